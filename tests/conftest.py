@@ -1,0 +1,46 @@
+"""What every test can rely on. PostgreSQL comes from `embedded_postgres`, Chromium from `browser_support`."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from django.contrib.contenttypes.management import create_contenttypes
+from django.core.management.color import Style
+from django.db import connection
+from django.db.models.signals import post_migrate
+from django.test import override_settings
+
+pytest_plugins = ["tests.browser_support"]
+
+MADE_BY_MIGRATIONS = {"django_content_type", "auth_permission"}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_passwords() -> Iterator[None]:
+    """A good password hasher takes a third of a second a person; nobody attacks a test."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> None:
+    """Lets tests that commit clean up after themselves, in spite of the tables that refuse to forget."""
+    connection.ops.sql_flush = _delete_without_triggers  # type: ignore[method-assign]
+    # Django makes these rows again after every such test; we never take them away.
+    post_migrate.disconnect(create_contenttypes)
+    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+
+
+def _delete_without_triggers(
+    style: Style,
+    tables: Sequence[str],
+    *,
+    reset_sequences: bool = False,
+    allow_cascade: bool = False,
+) -> list[str]:
+    """Django's own TRUNCATE is refused by the append-only tables, and slower than DELETE on a few rows.
+
+    Triggers and foreign keys are off for this one transaction; that takes a superuser.
+    """
+    emptied = sorted(set(tables) - MADE_BY_MIGRATIONS)
+    deletions = [f"DELETE FROM {connection.ops.quote_name(table)}" for table in emptied]
+    return ["SET LOCAL session_replication_role = replica", *deletions]
