@@ -1,0 +1,199 @@
+-- The statements that carry the protocol (docs/protocol.md). Rows are named by = ANY(array), which plans well at a
+-- million rows and without statistics; the clock is always the database's.
+
+-- name: due_resources
+-- Promises up to `most` resources, in id order after `after`, that have an order due; each once however hot it is.
+-- Safe because it only reads: what it finds is locked and looked at again by the next two statements.
+WITH RECURSIVE due AS (
+    (SELECT resource_id FROM ledger_operation
+     WHERE state = 'not_started' AND due_at <= clock_timestamp() AND resource_id > %(after)s
+     ORDER BY resource_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT o.resource_id FROM ledger_operation o
+            WHERE o.state = 'not_started' AND o.due_at <= clock_timestamp() AND o.resource_id > due.resource_id
+            ORDER BY o.resource_id LIMIT 1)
+    FROM due WHERE due.resource_id IS NOT NULL
+)
+SELECT resource_id FROM due WHERE resource_id IS NOT NULL LIMIT %(most)s;
+
+-- name: lock_free_resources
+-- Promises up to `most` of the resources that nobody holds, locked until the transaction ends.
+-- Safe because `holder_id IS NULL` is judged again on the locked row, and a locked one is skipped, never waited for.
+-- NO KEY: an approval that commits checks its foreign key to the resource under KEY SHARE, and must not be held up.
+SELECT id FROM ledger_resource
+WHERE id = ANY(%(resources)s) AND holder_id IS NULL
+ORDER BY id LIMIT %(most)s
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: pick_due_operations
+-- Promises the longest-due operation of each locked resource, locked, with what the claim's checks need.
+-- Safe because it runs in a fresh snapshot after the resources were locked: no second claimer can be here for them.
+SELECT o.order_id, o.resource_id, r.version AS resource_version
+FROM unnest(%(resources)s::bigint[]) AS locked (resource_id)
+JOIN ledger_resource r ON r.id = locked.resource_id
+CROSS JOIN LATERAL (
+    SELECT order_id, resource_id FROM ledger_operation
+    WHERE resource_id = locked.resource_id AND state = 'not_started' AND due_at <= clock_timestamp()
+    ORDER BY due_at, order_id LIMIT 1
+    FOR NO KEY UPDATE SKIP LOCKED
+) o
+ORDER BY o.order_id;
+
+-- name: due_again
+-- Promises up to `most` unresolved operations whose lease or back-off is over, the longest over first.
+-- Safe because it only reads; the resource's lock and the next statement decide.
+SELECT order_id, resource_id FROM ledger_operation
+WHERE state IN ('started', 'outcome_unknown') AND due_at <= clock_timestamp()
+ORDER BY due_at, order_id LIMIT %(most)s;
+
+-- name: lock_held_resources
+-- Promises those of the resources that are still held by one of the operations, locked.
+-- Safe because every grant and every recording of these operations needs the same lock first.
+SELECT id FROM ledger_resource
+WHERE id = ANY(%(resources)s) AND holder_id = ANY(%(orders)s)
+ORDER BY id
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: pick_due_again
+-- Promises the unresolved operations of the locked resources that are still due, locked, with their history in short.
+-- Safe because a renewal that came between pushed `due_at` on, and is seen here on the locked row.
+SELECT o.order_id, o.resource_id, r.version AS resource_version
+FROM ledger_operation o
+JOIN ledger_resource r ON r.id = o.resource_id AND r.holder_id = o.order_id
+WHERE o.resource_id = ANY(%(resources)s)
+  AND o.state IN ('started', 'outcome_unknown') AND o.due_at <= clock_timestamp()
+ORDER BY o.order_id
+FOR NO KEY UPDATE OF o SKIP LOCKED;
+
+-- name: grant_operations
+-- Promises each operation a token above every earlier one of its resource, a lease, and a new open attempt.
+-- Safe because resource and operation are locked by this transaction; a row that does not match is missing in the
+-- answer, and the caller counts. The attempt it replaces was closed by `close_superseded_attempts` before.
+WITH fenced AS (
+    UPDATE ledger_resource r
+    SET token = r.token + 1,
+        holder_id = (%(orders)s::bigint[])[array_position(%(resources)s::bigint[], r.id)]
+    WHERE r.id = ANY(%(resources)s)
+      AND (r.holder_id IS NULL
+           OR r.holder_id = (%(orders)s::bigint[])[array_position(%(resources)s::bigint[], r.id)])
+    RETURNING r.id, r.token
+), granted AS (
+    UPDATE ledger_operation o
+    SET state = CASE o.state WHEN 'not_started' THEN 'started' ELSE o.state END,
+        token = fenced.token,
+        worker = %(worker)s,
+        due_at = clock_timestamp() + make_interval(secs => %(lease)s),
+        attempt_count = o.attempt_count + 1
+    FROM fenced
+    WHERE o.order_id = ANY(%(orders)s) AND o.resource_id = fenced.id
+      AND o.state IN ('not_started', 'started', 'outcome_unknown')
+    RETURNING o.order_id, o.token, o.attempt_count, o.state
+)
+INSERT INTO ledger_attempt (operation_id, number, token, worker, started_at, lookups)
+SELECT order_id, attempt_count, token, %(worker)s, clock_timestamp(), 0 FROM granted ORDER BY order_id
+RETURNING operation_id AS order_id, number, token;
+
+-- name: close_superseded_attempts
+-- Promises that a take-over leaves no attempt open behind it.
+-- Safe because the operation is locked: its old worker can no longer close the attempt by a recording.
+UPDATE ledger_attempt
+SET ended_at = clock_timestamp(), outcome = 'superseded'
+WHERE operation_id = ANY(%(orders)s) AND ended_at IS NULL;
+
+-- name: end_operations
+-- Promises that operations whose claim ended them are settled: nothing of them was ever sent.
+-- Safe because both arrays come from rows this transaction has locked.
+UPDATE ledger_operation o
+SET state = 'failed_before_commit', settled_at = clock_timestamp(), due_at = NULL, worker = NULL,
+    reason = (%(reasons)s::text[])[array_position(%(orders)s::bigint[], o.order_id)]
+WHERE o.order_id = ANY(%(orders)s) AND o.state IN ('not_started', 'started')
+RETURNING o.order_id;
+
+-- name: free_resources
+-- Promises that a resource whose operation is final can be claimed for the next one.
+UPDATE ledger_resource SET holder_id = NULL
+WHERE id = ANY(ARRAY(SELECT resource_id FROM ledger_operation WHERE order_id = ANY(%(orders)s)))
+  AND holder_id = ANY(%(orders)s);
+
+-- name: put_off_operations
+-- Promises that operations a claim found waiting for something are looked at again after a while.
+UPDATE ledger_operation SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE order_id = ANY(%(orders)s) AND state IN ('not_started', 'started');
+
+-- name: renew_leases
+-- Promises a longer lease to the grants that are still the newest of their operation; the others are missing in the
+-- answer, and their workers stop. Safe because the token is part of the WHERE: a stalled worker cannot take a lease back.
+-- A row somebody has locked is being recorded or granted anew: it is passed by, so that a heartbeat waits for nobody.
+WITH held AS (
+    SELECT o.order_id FROM ledger_operation o
+    JOIN unnest(%(orders)s::bigint[], %(tokens)s::bigint[]) AS mine (order_id, token) USING (order_id, token)
+    WHERE o.order_id = ANY(%(orders)s) AND o.worker = %(worker)s AND o.state IN ('started', 'outcome_unknown')
+    FOR NO KEY UPDATE OF o SKIP LOCKED
+)
+UPDATE ledger_operation o
+SET due_at = clock_timestamp() + make_interval(secs => %(lease)s)
+FROM held WHERE o.order_id = ANY(%(orders)s) AND o.order_id = held.order_id
+RETURNING o.order_id, o.token;
+
+-- name: lock_recorded_resources
+-- Promises the resources of the operations, locked in id order: the first lock of every recording.
+SELECT r.id FROM ledger_resource r
+WHERE r.id IN (SELECT resource_id FROM ledger_operation WHERE order_id = ANY(%(orders)s))
+ORDER BY r.id
+FOR NO KEY UPDATE;
+
+-- name: current_grants
+-- Promises which of the grants are still in force, with their operation's state.
+-- Safe because the resources are locked: no new grant can be given while this transaction is open.
+SELECT o.order_id, o.token, o.state
+FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[]) AS report (order_id, token)
+JOIN ledger_operation o ON o.order_id = report.order_id AND o.token = report.token
+JOIN ledger_attempt a ON a.operation_id = o.order_id AND a.token = o.token
+WHERE o.order_id = ANY(%(orders)s) AND o.state IN ('started', 'outcome_unknown') AND a.ended_at IS NULL;
+
+-- name: record_operations
+-- Promises each operation the state its worker's report amounts to, once, by the token in force.
+-- Safe because token and state are in the WHERE: a stale recording changes nothing, and the caller counts the rows.
+WITH report AS (
+    SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(references)s::text[],
+                         %(reasons)s::text[], %(waits)s::float8[])
+        AS report (order_id, token, state, reference, reason, wait)
+)
+UPDATE ledger_operation o
+SET state = report.state,
+    reference = report.reference,
+    reason = report.reason,
+    worker = NULL,
+    due_at = CASE WHEN report.wait IS NOT NULL THEN clock_timestamp() + make_interval(secs => report.wait) END,
+    settled_at = CASE WHEN report.wait IS NULL THEN clock_timestamp() END
+FROM report
+WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
+  AND o.state IN ('started', 'outcome_unknown')
+RETURNING o.order_id;
+
+-- name: close_attempts
+-- Promises that the attempts say how they ended. Safe because an attempt closes once: the open ones are in the WHERE.
+WITH report AS (
+    SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(outcomes)s::text[], %(sent)s::boolean[],
+                         %(lookups)s::int[], %(receipts)s::text[], %(notes)s::text[])
+        AS report (order_id, token, outcome, sent, lookups, receipt, note)
+)
+UPDATE ledger_attempt a
+SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups,
+    receipt = report.receipt, note = report.note
+FROM report
+WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = report.order_id AND a.token = report.token
+  AND a.ended_at IS NULL;
+
+-- name: settle_resources
+-- Promises that a committed effect raises its resource's version by one and that a final operation lets go of it.
+UPDATE ledger_resource r
+SET version = r.version + CASE WHEN r.holder_id = ANY(%(committed)s) THEN 1 ELSE 0 END, holder_id = NULL
+WHERE r.id = ANY(ARRAY(SELECT resource_id FROM ledger_operation WHERE order_id = ANY(%(final)s)))
+  AND r.holder_id = ANY(%(final)s);
+
+-- name: make_due
+-- Promises that an unresolved operation nobody is working on is looked at now.
+-- Safe because a live grant is left alone: its worker is looking already.
+UPDATE ledger_operation SET due_at = clock_timestamp()
+WHERE order_id = ANY(%(orders)s) AND state IN ('started', 'outcome_unknown') AND worker IS NULL;
