@@ -1,0 +1,195 @@
+"""Proposals: an action's facts made unambiguous, its content checked, rendered, fingerprinted and digested."""
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+import rfc8785
+
+from approvals.errors import InvalidContent
+from approvals.models import Case, Policy, Proposal
+from ledger import clock, tools
+from ledger.identity import action_key, canonical, fingerprint, sha256
+from ledger.models import ToolVersion
+from ledger.schemas import Fault, pointer
+from ledger.tools import Rendered
+
+_LENGTHS = {"reference": 100, "action": 50, "target": 200}
+_MOST_STEP = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What makes a business action the same one: never chosen by a model, normalised before they are hashed."""
+
+    reference: str
+    action: str
+    target: str
+    step: int
+
+    def key(self, tenant_id: UUID) -> str:
+        """The action key of these facts in a tenant."""
+        return action_key(tenant=tenant_id, **asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an agent says about an action: material (parameters, expects) and grounds (rationale, evidence)."""
+
+    parameters: Mapping[str, Any]
+    expects: Mapping[str, Any]
+    rationale: str = ""
+    evidence: Sequence[Mapping[str, Any]] = ()
+    trace_id: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical material; grounds and trace are not part of it."""
+        return fingerprint(parameters=self.parameters, expects=self.expects)
+
+
+def facts(*, reference: str, action: str, target: str, step: int) -> Facts:
+    """The facts in NFC and trimmed. Raises InvalidContent for empty, overlong or invisible ones."""
+    texts = {"reference": reference, "action": action, "target": target}
+    normal = {name: unicodedata.normalize("NFC", text).strip() for name, text in texts.items()}
+    faults = [
+        Fault(f"/{name}", fault)
+        for name, text in normal.items()
+        if (fault := _text_fault(text, _LENGTHS[name]))
+    ]
+    if isinstance(step, bool) or not isinstance(step, int) or not 1 <= step <= _MOST_STEP:
+        faults.append(Fault("/step", f"Must be a whole number from 1 to {_MOST_STEP}."))
+    if faults:
+        raise InvalidContent(faults)
+    return Facts(**normal, step=step)
+
+
+def _text_fault(text: str, most: int) -> str | None:
+    if not text:
+        return "Must not be empty."
+    if len(text) > most:
+        return f"Must be at most {most} characters long."
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Co", "Cs", "Cn"):
+            return f"Must not contain the invisible character U+{ord(character):04X}."
+    return None
+
+
+def draft(*, tenant_id: UUID, facts: Facts, content: Content) -> tuple[Proposal, Rendered]:
+    """An unsaved proposal under the tool's and the policy's newest versions. Raises InvalidContent, UnknownTool."""
+    version = tools.current_version(tenant_id=tenant_id, name=facts.action)
+    if faults := [
+        *tools.faults(version, content.parameters),
+        *_expects_faults(content.expects),
+        *_canonical_faults(content),
+    ]:
+        raise InvalidContent(faults)
+    policy = Policy.objects.filter(tool=version.tool).order_by("-version").first()
+    if policy is None:
+        raise InvalidContent([Fault("/action", "This tool has no policy yet, so nobody could approve it.")])
+    rendered = tools.render(version, facts=asdict(facts), parameters=content.parameters)
+    proposal = Proposal(
+        tenant_id=tenant_id,
+        tool_version=version,
+        policy=policy,
+        material=canonical({"expects": content.expects, "parameters": content.parameters}),
+        rationale=content.rationale,
+        evidence=list(content.evidence),
+        sentence=rendered.sentence,
+        amount_minor=rendered.amount_minor,
+        currency=rendered.currency,
+        fingerprint=content.fingerprint,
+        digest=_digest(facts, content, version, policy, rendered.sentence),
+        trace_id=content.trace_id,
+        expires_at=clock.now() + policy.expires_after,
+    )
+    return proposal, rendered
+
+
+def _expects_faults(expects: Mapping[str, Any]) -> list[Fault]:
+    version = expects.get("resource_version", 0)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+        return [
+            Fault(
+                "/expects/resource_version",
+                "Must be a whole number, 0 or more: the version the resource has.",
+            )
+        ]
+    return [
+        Fault(
+            pointer("expects", name),
+            "Is not something this tool can expect; it knows resource_version.",
+        )
+        for name in expects
+        if name != "resource_version"
+    ]
+
+
+def _canonical_faults(content: Content) -> list[Fault]:
+    try:
+        text = canonical(
+            {"parameters": content.parameters, "expects": content.expects, "evidence": list(content.evidence)}
+        )
+        canonical(json.loads(text, parse_float=_as_stored))  # what is read back has to have its digest, too
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        return [Fault("/parameters", f"Cannot be written as canonical JSON (RFC 8785): {error}")]
+    return []
+
+
+def _as_stored(literal: str) -> float | int:
+    """A number as jsonb gives it back: 1e20 as an integer, which has no exact text although the double had one."""
+    number = float(literal)
+    return int(number) if number.is_integer() else number
+
+
+def _digest(facts: Facts, content: Content, version: ToolVersion, policy: Policy, sentence: str) -> str:
+    """What the reviewer sees, as one number."""
+    return sha256(
+        canonical(
+            {
+                "facts": asdict(facts),
+                "parameters": content.parameters,
+                "expects": content.expects,
+                "rationale": content.rationale,
+                "evidence": list(content.evidence),
+                "tool_version": version.number,
+                "policy_version": policy.version,
+                "sentence": sentence,
+            }
+        )
+    )
+
+
+def material(proposal: Proposal) -> dict[str, Any]:
+    """The stored ``{"expects": …, "parameters": …}``, as it was fingerprinted."""
+    read: dict[str, Any] = json.loads(proposal.material)
+    return read
+
+
+def intact(case: Case) -> bool:
+    """Whether the stored content still has its fingerprint, and the facts and words still have their digest."""
+    proposal = case.proposal
+    try:
+        stored = material(proposal)
+        content = Content(stored["parameters"], stored["expects"], proposal.rationale, proposal.evidence)
+        digest = _digest(facts_of(case), content, proposal.tool_version, proposal.policy, proposal.sentence)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False  # what cannot even be read is not what was approved
+    return sha256(proposal.material) == proposal.fingerprint and digest == proposal.digest
+
+
+def facts_of(case: Case) -> Facts:
+    """The case's own facts."""
+    return Facts(case.reference, case.action, case.target, case.step)
+
+
+def rendered_again(case: Case) -> Rendered:
+    """The order of the case's current proposal, by the tool version the reviewer saw."""
+    return tools.render(
+        case.proposal.tool_version,
+        facts=asdict(facts_of(case)),
+        parameters=material(case.proposal)["parameters"],
+    )

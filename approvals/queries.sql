@@ -1,0 +1,27 @@
+-- The statements that move cases in sets, beside the claim and the recording (docs/protocol.md).
+
+-- name: lock_cases
+-- Promises those of the cases that nobody is deciding on at this moment, locked, with their state and deadline.
+-- Safe because a busy case is skipped, never waited for: the claim waits for nobody.
+SELECT c.id, c.state, c.revision, p.digest, p.fingerprint, p.expires_at <= clock_timestamp() AS late,
+       policy.approvals_required
+FROM approvals_case c
+JOIN approvals_proposal p ON p.id = c.proposal_id
+JOIN approvals_policy policy ON policy.id = p.policy_id
+WHERE c.id = ANY(%(cases)s)
+ORDER BY c.id
+FOR NO KEY UPDATE OF c SKIP LOCKED;
+
+-- name: advance_cases
+-- Promises that the cases in one of the source states move, each one revision up with its Revision row.
+-- Safe because the source states are in the WHERE and the answer is counted: a case that is elsewhere is missing in it.
+WITH moved AS (
+    UPDATE approvals_case c SET state = %(state)s, revision = c.revision + 1
+    WHERE c.id = ANY(%(cases)s) AND c.state = ANY(%(sources)s)
+    RETURNING c.id, c.revision, c.proposal_id
+)
+INSERT INTO approvals_revision (case_id, number, state, act, proposal_id, actor_kind, actor_id, actor_name, reason_code, at)
+SELECT id, revision, %(state)s, %(act)s, proposal_id, 'system', 0, %(actor)s,
+       coalesce((%(reasons)s::text[])[array_position(%(cases)s::bigint[], id)], ''), clock_timestamp()
+FROM moved ORDER BY id
+RETURNING case_id, number;
