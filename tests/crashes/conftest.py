@@ -1,0 +1,104 @@
+"""The stage's fixtures: a sandbox a module, a broker folder and an own-ledger database a test."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from tests.crashes.gate import Gate
+from tests.crashes.stage import REPOSITORY, OwnLedger, Provider, Sink, Stage
+from workers.connectors import owned_ledger
+
+
+@pytest.fixture(scope="module")
+def sandbox_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    database = tmp_path_factory.mktemp("sandbox") / "sandbox.sqlite3"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sandbox", "--port", "0", "--database", str(database)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    found = re.search(r"http://\S+", process.stdout.readline())
+    assert found is not None
+    yield found[0]
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.fixture
+def provider(sandbox_url: str) -> Iterator[Provider]:
+    host, port = sandbox_url.removeprefix("http://").split(":")
+    gate = Gate((host, int(port)))
+    yield Provider(sandbox_url, gate)
+    gate.close()
+
+
+@pytest.fixture(scope="module")
+def own_database(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
+    """A database beside the test database, with the schema an owned sink needs."""
+    name = f"own_ledger_{uuid4().hex[:8]}"
+    with psycopg.connect(database_url("postgres"), autocommit=True) as server:
+        server.execute(f'CREATE DATABASE "{name}"')
+        url = database_url(name)
+        with psycopg.connect(url) as own:
+            own.execute(owned_ledger.SCHEMA.read_bytes())
+        yield url
+        server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def own_ledger(own_database: str) -> Iterator[OwnLedger]:
+    with psycopg.connect(own_database) as own:
+        own.execute("TRUNCATE countersign.refund, countersign.effect, countersign.fence")
+    name = psycopg.conninfo.conninfo_to_dict(own_database)["dbname"]
+    gate = Gate(_server_address())
+    gated = f"postgresql://{_settings()['USER']}@127.0.0.1:{gate.port}/{name}?sslmode=disable"
+    yield OwnLedger(own_database, gated, gate)
+    gate.close()
+
+
+@pytest.fixture(params=["provider_key", "owned_write"])
+def sink(request: pytest.FixtureRequest) -> Sink:
+    """Each sink in turn."""
+    name = {"provider_key": "provider", "owned_write": "own_ledger"}[request.param]
+    found: Sink = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path, transactional_db: None) -> Iterator[Stage]:
+    shutil.rmtree(settings.BROKER_DIR / "messages", ignore_errors=True)  # no message of an earlier test
+    (settings.BROKER_DIR / "messages").mkdir(parents=True)
+    stage = Stage(tmp_path, database_url(connection.settings_dict["NAME"]), settings.BROKER_DIR)
+    yield stage
+    stage.end()
+
+
+def database_url(name: str) -> str:
+    """The address of another database on the server the tests run on."""
+    given = psycopg.conninfo.conninfo_to_dict(os.environ["DATABASE_URL"])
+    place = f"{given.get('user', '')}@{given.get('hostaddr') or ''}"
+    return f"postgresql://{place}/{name}?host={given['host']}"
+
+
+def _settings() -> dict[str, Any]:
+    return {"USER": psycopg.conninfo.conninfo_to_dict(os.environ["DATABASE_URL"]).get("user")}
+
+
+def _server_address() -> str | tuple[str, int]:
+    given = psycopg.conninfo.conninfo_to_dict(os.environ["DATABASE_URL"])
+    host, port = str(given["host"]), int(given.get("port") or 5432)
+    return f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)

@@ -1,0 +1,49 @@
+"""Starts Celery workers from a process that has imported the libraries already: a fraction of a cold start's time.
+
+The libraries only: settings and everything of ours are imported in the new process, under its own environment.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+LIBRARIES = [
+    "celery.apps.worker",
+    "celery.bin.celery",
+    "celery.concurrency.thread",
+    "celery.fixups.django",
+    "celery.worker.consumer",
+    "django.core.management",
+    "django.db.backends.postgresql.base",
+    "django.db.models",
+    "environ",
+    "iso4217",
+    "jsonschema",
+    "kombu.transport.filesystem",
+    "psutil",
+    "psycopg_pool",
+    "rfc8785",
+    "stripe",
+]
+
+_nursery = multiprocessing.get_context("forkserver")
+_nursery.set_forkserver_preload(LIBRARIES)
+
+
+def start(arguments: list[str], environment: dict[str, str], log: Path) -> BaseProcess:
+    """Runs ``celery`` with these arguments in a process of its own, its output in the log."""
+    process = _nursery.Process(target=_run, args=(arguments, environment, str(log)), daemon=True)
+    process.start()
+    return process
+
+
+def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(environment)
+    sys.argv = ["celery", *arguments]
+    runpy.run_module("celery", run_name="__main__")

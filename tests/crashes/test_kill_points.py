@@ -1,0 +1,180 @@
+"""A worker is killed at each point of the protocol, for each sink; another carries on. Effects counted at the sink."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from django.db import connection, transaction
+
+from approvals.models import Case
+from ledger.models import Order
+from ledger.states import OperationState
+from tests.crashes.stage import REPOSITORY, Sink, Stage, somebody_waits_for_a_lock, wait_for
+
+APPROVE_AND_DIE = """
+import os, signal, sys
+import django
+django.setup()
+from accounts.actors import person_actor
+from accounts.models import Member
+from approvals import decisions
+from approvals.models import Case
+from approvals.tags import tag_of
+from django.db import transaction
+
+case = Case.objects.select_related("proposal").get(pk=int(sys.argv[1]))
+word = decisions.Word(decisions.Verdict.APPROVE, case.proposal.digest)
+with transaction.atomic():
+    if sys.argv[3] == "after":  # the first thing after the commit, before the doorbell
+        transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    reviewer = person_actor(Member.objects.get(pk=int(sys.argv[2])))
+    decisions.decide(actor=reviewer, case_id=case.pk, seen=tag_of(case), word=word)
+    if sys.argv[3] == "before":  # everything written, nothing committed
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def approve_in_a_process(stage: Stage, case: Case, *, dying: str) -> int:
+    """Approves in a process of its own, which is killed ``before`` the commit, ``after`` it or ``never``."""
+    reviewer = stage.organisation.people["reviewer"].member.pk
+    return subprocess.run(
+        [sys.executable, "-c", APPROVE_AND_DIE, str(case.pk), str(reviewer), dying],
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "DATABASE_URL": stage.database,
+            "BROKER_DIR": str(stage.broker),
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        },
+        check=False,
+    ).returncode
+
+
+def test_killed_before_the_operation_record_nothing_exists_and_the_approval_can_be_given_again(
+    stage: Stage, sink: Sink
+) -> None:
+    worker = stage.worker("b", sink)
+    case = stage.proposed(sink)
+    assert approve_in_a_process(stage, case, dying="before") == -signal.SIGKILL
+    assert Order.objects.filter(subject=case.pk).count() == 0
+    assert Case.objects.get(pk=case.pk).state == "pending"
+    worker.wait_until_ready()
+    stage.approve(case)
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+
+
+def test_killed_after_the_operation_record_and_before_the_doorbell_the_sweep_finds_it(
+    stage: Stage, sink: Sink
+) -> None:
+    worker = stage.worker("b", sink)
+    case = stage.proposed(sink)
+    assert approve_in_a_process(stage, case, dying="after") == -signal.SIGKILL
+    assert stage.operation(case).order.approved_revision == 2
+    worker.wait_until_ready()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    assert [each.worker for each in stage.attempts(case)] == ["b@test"]
+
+
+def test_killed_before_the_conditional_transition_commits_the_case_is_still_approved(
+    stage: Stage, sink: Sink
+) -> None:
+    a, b = stage.worker("a", sink), stage.worker("b", sink)
+    b.wait_until_ready()
+    b.freeze()
+    a.wait_until_ready()
+    case = stage.proposed(sink)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE ledger_attempt IN SHARE MODE")
+        assert approve_in_a_process(stage, case, dying="never") == 0  # ours is holding a lock
+        wait_for("the claim to wait for its attempt's row", somebody_waits_for_a_lock)
+        a.kill()
+    operation = stage.operation(case)
+    assert (operation.state, operation.token, Case.objects.get(pk=case.pk).state) == (
+        "not_started",
+        None,
+        "approved",
+    )
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+
+
+def test_killed_after_the_transition_and_before_the_request_arrives_the_successor_sends_it_once(
+    stage: Stage, sink: Sink
+) -> None:
+    a, b, case, held = stage.parked(sink, "request")
+    assert (stage.operation(case).state, Case.objects.get(pk=case.pk).state) == ("started", "executing")
+    a.kill()
+    held.dropped = True
+    held.released.set()
+    assert sink.effects() == []
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    assert [each.outcome for each in stage.attempts(case)] == ["superseded", "committed"]
+
+
+def test_killed_after_the_effect_and_before_its_answer_the_successor_finds_it_and_sends_nothing(
+    stage: Stage, sink: Sink
+) -> None:
+    a, b, case, held = stage.parked(sink, "answer")
+    a.kill()
+    held.released.set()
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    first, second = stage.attempts(case)
+    assert (first.outcome, second.outcome, second.sent, second.lookups) == (
+        "superseded",
+        "committed",
+        False,
+        1,
+    )
+
+
+def test_killed_before_the_local_confirmation_commits_the_successor_confirms(
+    stage: Stage, sink: Sink
+) -> None:
+    a, b, case, held = stage.parked(sink, "answer")
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE ledger_attempt IN SHARE MODE")
+        held.released.set()
+        wait_for("the recording to wait for its attempt's row", somebody_waits_for_a_lock)
+        a.kill()
+    assert stage.operation(case).state == "started"
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+
+
+def test_killed_after_the_local_confirmation_the_same_message_changes_nothing(
+    stage: Stage, sink: Sink
+) -> None:
+    a, b = stage.worker("a", sink), stage.worker("b", sink)
+    b.wait_until_ready()
+    b.freeze()
+    a.wait_until_ready()
+    case = stage.approved(sink)
+    before = stage.wait_for_state(case, OperationState.COMMITTED)
+    a.kill()
+    stage.ring(case)
+    b.thaw()
+    other = stage.approved(sink, reference="1843", target="order:88214")
+    stage.wait_for_state(other, OperationState.COMMITTED)
+    after = stage.operation(case)
+    assert (after.token, after.settled_at, after.reference) == (
+        before.token,
+        before.settled_at,
+        before.reference,
+    )
+    assert len(stage.attempts(case)) == 1
+    assert sink.effects().count(before.order.key) == 1
+
+
+pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,0 +1,186 @@
+"""Paused workers, absent brokers, a database that restarts, messages out of time."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection
+
+from approvals.models import Case
+from config.embedded.postgres import Server
+from ledger.models import ControlEvent, Evidence
+from ledger.states import OperationState
+from tests.crashes.stage import PATIENCE, Provider, Sink, Stage, wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_worker_stopped_beyond_its_lease_is_succeeded_and_its_late_recording_refused(
+    stage: Stage, sink: Sink
+) -> None:
+    """The worked example's scene, for each sink: tokens n and n + 1, one effect, the late receipt kept."""
+    a, b, case, held = stage.parked(sink, "answer")
+    a.freeze()
+    held.released.set()
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    a.thaw()
+    wait_for("the late receipt", lambda: Evidence.objects.filter(operation__order__subject=case.pk).exists())
+    stage.assert_happened_once(case, sink)
+    first, second = stage.attempts(case)
+    late = Evidence.objects.get(operation__order__subject=case.pk)
+    assert second.token == first.token + 1
+    assert (second.sent, second.lookups) == (False, 1)
+    assert (late.worker, late.token, late.reference) == (
+        "a@test",
+        first.token,
+        stage.operation(case).reference,
+    )
+    wait_for(
+        "the fenced write to be counted", lambda: ControlEvent.objects.filter(kind="fenced_write").exists()
+    )
+    assert (
+        ControlEvent.objects.filter(kind="fenced_write", source="worker:a@test", subject=case.pk).count() == 1
+    )
+
+
+def test_a_request_that_leaves_before_the_pause_and_arrives_after_the_successors_has_no_second_effect(
+    stage: Stage, sink: Sink
+) -> None:
+    """Stopped between the last check and the send's arrival: the sink itself refuses or replays the late request."""
+    a, b, case, held = stage.parked(sink, "request")
+    a.freeze()
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    a.thaw()
+    held.released.set()
+    wait_for("A's report", lambda: Evidence.objects.filter(operation__order__subject=case.pk).exists())
+    stage.assert_happened_once(case, sink)
+
+
+def test_the_broker_is_away_at_the_approval_and_nothing_waits_for_its_return(
+    stage: Stage, sink: Sink
+) -> None:
+    worker = stage.worker("a", sink)
+    worker.wait_until_ready()
+    shutil.rmtree(settings.BROKER_DIR)
+    settings.BROKER_DIR.write_text("not a folder: nothing can be sent or received")
+    try:
+        case = stage.approved(sink)
+        stage.wait_for_state(case, OperationState.COMMITTED)
+    finally:
+        settings.BROKER_DIR.unlink()
+        (settings.BROKER_DIR / "messages").mkdir(parents=True)
+        (settings.BROKER_DIR / "control").mkdir()
+    stage.assert_happened_once(case, sink)
+    other = stage.approved(sink, reference="1843", target="order:88214")
+    stage.wait_for_state(other, OperationState.COMMITTED)
+
+
+def test_a_worker_that_starts_after_the_broker_lost_every_message_finds_the_work(
+    stage: Stage, sink: Sink
+) -> None:
+    case = stage.approved(sink)
+    shutil.rmtree(settings.BROKER_DIR / "messages")
+    (settings.BROKER_DIR / "messages").mkdir()
+    stage.worker("a", sink).wait_until_ready()
+    began = time.monotonic()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    assert time.monotonic() - began < 10
+    stage.assert_happened_once(case, sink)
+
+
+def test_the_same_message_twice_at_once_at_two_workers_has_one_effect(stage: Stage, sink: Sink) -> None:
+    workers = [stage.worker(name, sink) for name in ("a", "b")]
+    for worker in workers:
+        worker.wait_until_ready()
+        worker.freeze()
+    case = stage.approved(sink)
+    stage.ring(case)
+    for worker in workers:
+        worker.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    assert len(stage.attempts(case)) == 1
+
+
+def test_a_message_with_another_fingerprint_is_a_conflict_and_changes_nothing(
+    stage: Stage, provider: Provider
+) -> None:
+    from celery import current_app
+
+    worker = stage.worker("a", provider)
+    case = stage.approved(provider)
+    worker.wait_until_ready()
+    settled = stage.wait_for_state(case, OperationState.COMMITTED)
+    for hints in ([{"key": settled.order.key, "fingerprint": "f" * 64}], "nonsense", [{"key": 5}], None):
+        current_app.send_task("workers.execute", args=[hints], ignore_result=True)
+    wait_for(
+        "the conflict to be counted",
+        lambda: ControlEvent.objects.filter(kind="fingerprint_conflict").exists(),
+    )
+    other = stage.approved(provider, reference="1843", target="order:88214")  # the worker is alive and well
+    stage.wait_for_state(other, OperationState.COMMITTED)
+    assert len(stage.attempts(case)) == 1
+
+
+def test_a_warm_shutdown_records_the_call_that_is_on_the_wire(stage: Stage, provider: Provider) -> None:
+    worker = stage.worker("a", provider, lease="20", call_timeout="15")
+    provider.fault("hang_after_commit", seconds=1.0)
+    case = stage.approved(provider)
+    worker.wait_until_ready()
+    wait_for("the effect", provider.effects)
+    worker.terminate()
+    assert stage.operation(case).state == OperationState.COMMITTED
+    stage.assert_happened_once(case, provider)
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    """A PostgreSQL of this test's own, to be restarted; this process speaks to it as to the test database."""
+    with Server(tmp_path / "postgres") as server:
+        server.create_database("restarted")
+        ours = dict(connection.settings_dict)
+        connection.close()
+        connection.settings_dict.update(
+            {"NAME": "restarted", "HOST": str(tmp_path / "postgres"), "USER": "postgres", "PORT": ""}
+        )
+        connection.settings_dict["OPTIONS"] = {
+            name: value for name, value in ours["OPTIONS"].items() if name not in ("host", "port")
+        }
+        try:
+            call_command("migrate", verbosity=0)
+            yield server
+        finally:
+            connection.close()
+            connection.settings_dict.clear()
+            connection.settings_dict.update(ours)
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_restart_of_postgresql_between_claim_and_recording_loses_no_outcome(
+    transactional_db: None, own_server: Server, provider: Provider, tmp_path: Path, immediate: bool
+) -> None:
+    settings.BROKER_DIR.mkdir(parents=True, exist_ok=True)
+    stage = Stage(tmp_path, own_server.url("restarted"), settings.BROKER_DIR)
+    try:
+        worker = stage.worker(f"a-{uuid4().hex[:4]}", provider, gated=True, lease="20", call_timeout="15")
+        worker.wait_until_ready()
+        held = provider.gate.hold("answer", provider.request)
+        case = stage.approved(provider)
+        assert held.reached.wait(PATIENCE)
+        connection.close()
+        own_server.restart(immediate=immediate)
+        held.released.set()
+        stage.wait_for_state(case, OperationState.COMMITTED)
+        stage.assert_happened_once(case, provider)
+        assert len(stage.attempts(case)) == 1
+        assert Case.objects.get(pk=case.pk).revision == 4
+    finally:
+        stage.end()

@@ -1,0 +1,81 @@
+"""What a sink's answer, or the lack of one, amounts to. Anything not positively known is Uncertain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ledger.claims import Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The sink confirms the effect: its own reference, its status, and the answer as it came."""
+
+    reference: str
+    status: str
+    answer: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Nothing left this machine: no connection came about."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The sink did nothing and says so; ``retry_after`` in seconds where it names a time."""
+
+    note: str
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """The sink is processing an earlier request with this key."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A definite refusal; ``reason`` is the sink's code. ``final``: no earlier attempt can act any more either."""
+
+    reason: str
+    note: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertain:
+    """It may have happened. ``stored``: the sink keeps this answer under the key; a repeat brings nothing new."""
+
+    note: str
+    stored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The sink has seen a higher token: this worker's grant is over, and its write was refused."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The sink was asked, all pages, and shows no effect under this key."""
+
+
+Answer = Receipt | NotSent | Busy | InProgress | Refused | Uncertain | Fenced
+Found = Receipt | Absent | Uncertain | Fenced
+
+
+class Connector(Protocol):
+    """One kind of sink. Neither call raises for what the sink does; what it raises all the same is Uncertain."""
+
+    def send(self, grant: Grant, *, timeout: float) -> Answer:
+        """One request on the wire, the order's bytes under the grant's key; ``timeout`` in seconds."""
+
+    def look_up(self, grant: Grant, *, timeout: float) -> Found:
+        """Asks the sink's own records for the effect of this key; never causes one."""

@@ -1,0 +1,118 @@
+"""A database of one's own as the sink: key, fingerprint, token and change in one transaction, behind its own fence.
+
+The schema it calls is shipped beside this module (``owned_ledger.sql``) and described in docs/owned-write.md.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from django.conf import settings
+from psycopg.rows import namedtuple_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from ledger.claims import Grant
+from workers.connectors.answers import (
+    Absent,
+    Answer,
+    Busy,
+    Fenced,
+    Found,
+    NotSent,
+    Receipt,
+    Refused,
+    Uncertain,
+)
+
+SCHEMA = Path(__file__).with_suffix(".sql")
+_CONNECTIONS = 16
+_APPLY = "SELECT * FROM countersign.apply(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[])"
+_LOOK_UP = "SELECT * FROM countersign.look_up(%s::text[], %s::text[], %s::bigint[])"
+# The server ends a session in the middle, perhaps after the commit and before its answer (57P01–57P05, 08xxx).
+_CUT_OFF = ("57P", "08")
+
+
+class OwnedLedger:
+    """Applies orders to the database at ``url`` and looks effects up there."""
+
+    def __init__(self, url: str) -> None:
+        # A stopped worker's session must let go of the fence's row before its lease is over.
+        limits = settings.DATABASES["default"]["OPTIONS"]["options"]
+        self._pool: ConnectionPool[Any] = ConnectionPool(
+            url,
+            min_size=0,
+            max_size=_CONNECTIONS,
+            open=True,
+            check=ConnectionPool.check_connection,
+            kwargs={
+                "autocommit": True,
+                "row_factory": namedtuple_row,
+                "options": limits,
+                "connect_timeout": 5,
+            },
+        )
+
+    @classmethod
+    def from_settings(cls) -> "OwnedLedger":
+        """The database that REFUND_LEDGER_URL names."""
+        return cls(settings.REFUND_LEDGER_URL)
+
+    def send(self, grant: Grant, *, timeout: float) -> Answer:
+        """One autocommitted call of ``countersign.apply``."""
+        parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token], [grant.body])
+        answer = self._call(_APPLY, parameters, timeout)
+        if not isinstance(answer, _Row):
+            return answer
+        match answer.verdict:
+            case "applied" | "replayed":
+                return _receipt(answer, grant)
+            case "fenced":
+                return Fenced(f"The sink has seen token {answer.token}; {grant.token} is refused.")
+            case "refused":
+                # The call that refused has raised the fence: no earlier worker can act any more.
+                return Refused("refused", answer.detail or "The change was refused.", final=True)
+            case _:
+                return Uncertain("The key stands for other content at the sink.", stored=True)
+
+    def look_up(self, grant: Grant, *, timeout: float) -> Found:
+        """Raises the fence to the grant's token and looks, in one call: what is absent then cannot happen any more."""
+        answer = self._call(_LOOK_UP, ([grant.key], [_resource(grant)], [grant.token]), timeout)
+        if isinstance(answer, NotSent | Busy):
+            return Uncertain(answer.note)
+        if not isinstance(answer, _Row):
+            return answer
+        if answer.verdict == "fenced":
+            return Fenced(f"The sink has seen token {answer.token}; {grant.token} is refused.")
+        return Absent() if answer.verdict == "absent" else _receipt(answer, grant)
+
+    def _call(
+        self, statement: str, parameters: tuple[Any, ...], timeout: float
+    ) -> "_Row | NotSent | Busy | Uncertain":
+        try:
+            with self._pool.connection(timeout=timeout) as connection:
+                row = connection.execute(statement, parameters).fetchone()
+                return _Row(row.verdict, row.reference, row.token, row.detail)
+        except PoolTimeout as error:
+            return NotSent(f"No connection to the database: {error}")
+        except psycopg.Error as error:
+            if error.sqlstate and not error.sqlstate.startswith(_CUT_OFF):
+                return Busy(f"{error.sqlstate}: {error}")  # the server rolled the call back and says so
+            return Uncertain(f"The connection broke: {error}")
+
+
+class _Row(NamedTuple):
+    verdict: str
+    reference: str | None
+    token: int
+    detail: str | None
+
+
+def _receipt(row: _Row, grant: Grant) -> Receipt:
+    answer = {"key": grant.key, "token": row.token, "request": json.loads(grant.body)}
+    return Receipt(reference=row.reference or grant.key, status="committed", answer=answer)
+
+
+def _resource(grant: Grant) -> str:
+    """Fences of different organisations never meet, even in one database."""
+    return f"{grant.tenant_id}/{grant.resource}"

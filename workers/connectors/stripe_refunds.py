@@ -1,0 +1,151 @@
+"""Refunds at Stripe, through the official SDK, with its own retries off: one attempt is one request.
+
+Relies on what Stripe documents under "Idempotent requests" (the first answer is stored under the key, 500 included;
+other parameters are refused; keys are kept for at least 24 hours) and "Errors". Look-ups list the charge's refunds
+and compare the key in the metadata: a search index may lag, and never proves absence.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import requests
+import stripe
+import urllib3.exceptions
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+
+from ledger.claims import Grant
+from workers.connectors.answers import (
+    Absent,
+    Answer,
+    Busy,
+    Found,
+    InProgress,
+    NotSent,
+    Receipt,
+    Refused,
+    Uncertain,
+)
+
+_KEY_IN_METADATA = "countersign_key"
+_CONNECTIONS = 64
+_PAGE = 100
+_NO_EFFECT = ("failed", "canceled")
+
+
+class StripeRefunds:
+    """Creates refunds and finds them again. ``base_url`` is Stripe's, or the sandbox provider's."""
+
+    def __init__(self, *, api_key: str, base_url: str | None) -> None:
+        session = requests.Session()
+        session.trust_env = (
+            False  # no proxy: only a direct connection that failed proves that nothing was sent
+        )
+        session.max_redirects = 0  # a followed redirect would be a second request
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=0, pool_maxsize=_CONNECTIONS))
+        self._session = session
+        self._api_key = api_key
+        self._base_url = base_url
+
+    @classmethod
+    def from_settings(cls) -> "StripeRefunds":
+        """Stripe when a key of Stripe's is configured, else the sandbox."""
+        if settings.STRIPE_API_KEY:
+            return cls(api_key=settings.STRIPE_API_KEY, base_url=None)
+        return cls(api_key="sk_sandbox_demo", base_url=settings.SANDBOX_URL)
+
+    def send(self, grant: Grant, *, timeout: float) -> Answer:
+        """POST /v1/refunds under the grant's key."""
+        order = json.loads(grant.body)
+        order["currency"] = order["currency"].lower()
+        parameters: Any = {**order, "metadata": {_KEY_IN_METADATA: grant.key}}
+        try:
+            refund = self._client(timeout).v1.refunds.create(parameters, {"idempotency_key": grant.key})
+        except stripe.StripeError as error:
+            return _answer_for(error)
+        return _receipt(refund.to_dict())
+
+    def look_up(self, grant: Grant, *, timeout: float) -> Found:
+        """Lists the charge's refunds, all pages, for the one whose metadata has this key."""
+        try:
+            for refund in self._refunds_of(json.loads(grant.body)["charge"], timeout):
+                if (refund.get("metadata") or {}).get(_KEY_IN_METADATA) == grant.key:
+                    return self._found(refund, json.loads(grant.body))
+        except stripe.StripeError as error:
+            return Uncertain(f"The look-up got no answer: {_words(error)}")
+        return Absent()
+
+    def _refunds_of(self, charge: str, timeout: float) -> Iterator[dict[str, Any]]:
+        page = self._client(timeout).v1.refunds.list({"charge": charge, "limit": _PAGE})
+        for refund in page.auto_paging_iter():
+            yield refund.to_dict()
+
+    def _found(self, refund: dict[str, Any], order: dict[str, Any]) -> Found:
+        found, ordered = (refund["amount"], refund["currency"]), (order["amount"], order["currency"].lower())
+        if found != ordered:
+            return Uncertain(f"{refund['id']} carries this key but another amount: {found[0]} {found[1]}.")
+        return _receipt(refund)
+
+    def _client(self, timeout: float) -> stripe.StripeClient:
+        addresses: Any = {"api": self._base_url} if self._base_url else None
+        return stripe.StripeClient(
+            self._api_key,
+            base_addresses=addresses,
+            max_network_retries=0,
+            http_client=stripe.RequestsClient(timeout=timeout, session=self._session),
+        )
+
+
+def _receipt(refund: dict[str, Any]) -> Receipt | Uncertain:
+    if refund["status"] in _NO_EFFECT:
+        return Uncertain(f"The provider made {refund['id']}, and says it {refund['status']}.")
+    kept = ("id", "object", "amount", "currency", "charge", "status", "created")
+    return Receipt(
+        reference=refund["id"],
+        status=refund["status"],
+        answer={name: refund[name] for name in kept if name in refund},
+    )
+
+
+def _answer_for(error: stripe.StripeError) -> Answer:
+    """What an error of the SDK proves. Only what the documentation calls definite is taken as definite."""
+    words = _words(error)
+    if isinstance(error, stripe.APIConnectionError):
+        return NotSent(words) if _never_connected(error) else Uncertain(words)
+    if isinstance(error, stripe.RateLimitError):
+        return Busy(words, retry_after=_retry_after(error))
+    if isinstance(error, stripe.AuthenticationError | stripe.PermissionError):
+        return Busy(words)
+    if isinstance(error, stripe.IdempotencyError):
+        return Uncertain(f"The key stands for other parameters at the provider: {words}", stored=True)
+    if error.http_status == 409:
+        return InProgress(words)
+    if isinstance(error, stripe.CardError | stripe.InvalidRequestError):
+        return Refused(error.code or "refused", words)
+    replayed = str((error.headers or {}).get("Idempotent-Replayed", "")).lower() == "true"
+    return Uncertain(words, stored=replayed)
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Whether the connection itself never came about: refused, no route, no such name, no answer to SYN."""
+    seen: BaseException | None = error
+    while seen is not None:
+        reason = getattr(seen, "reason", None) or next(
+            (a for a in seen.args if isinstance(a, BaseException)), None
+        )
+        if isinstance(seen, urllib3.exceptions.NewConnectionError | requests.exceptions.ConnectTimeout):
+            return True
+        seen = seen.__cause__ or (reason if isinstance(reason, BaseException) else None)
+    return False
+
+
+def _retry_after(error: stripe.StripeError) -> float | None:
+    value = str((error.headers or {}).get("Retry-After", ""))
+    return float(value) if value.isascii() and value.isdigit() else None
+
+
+def _words(error: stripe.StripeError) -> str:
+    status = f"{error.http_status}: " if error.http_status else ""
+    return f"{status}{error.user_message or error}"

@@ -1,0 +1,139 @@
+"""The recording, composed: resources locked, cases settled, operations recorded by the token in force.
+
+A report whose token is no longer in force changes nothing: it is kept as evidence and counted as a fenced write.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.conf import settings
+from django.db import DataError, IntegrityError, transaction
+
+from approvals import execution
+from ledger import control_events, findings, outcomes
+from ledger.outcomes import Report
+from ledger.states import AttemptOutcome, ControlEventKind, FindingKind, OperationState
+
+log = logging.getLogger(__name__)
+
+_MOST_ABOUT = 255
+"""Characters that name the matter of a finding; a sink's reference alone may have as many."""
+_MOST_NOTE = 500
+
+
+def record(reports: Sequence[Report]) -> None:
+    """Records a group of reports; one that the database refuses does not take the others down.
+
+    Raises OperationalError when the database is away: nothing was written, or all of it; call again.
+    """
+    try:
+        late = _record_together(reports)
+    except (DataError, IntegrityError, RuntimeError):
+        if len(reports) == 1:
+            raise
+        log.exception("a recording of %d was refused; each is recorded by itself", len(reports))
+        for report in reports:
+            _record_alone(report)
+        return
+    for report in late:
+        _keep_alone(report)
+
+
+def _record_alone(report: Report) -> None:
+    try:
+        record([report])
+    except (DataError, IntegrityError, RuntimeError) as refusal:
+        log.exception("the recording of operation %s was refused", report.key)
+        _set_aside(report, str(refusal))
+
+
+def _set_aside(report: Report, why: str) -> None:
+    """What the ledger cannot take as an outcome is evidence: the operation is unknown, and a finding says why."""
+    unknown = replace(
+        report,
+        outcome=AttemptOutcome.UNCERTAIN,
+        state=OperationState.OUTCOME_UNKNOWN,
+        wait=settings.EXECUTION.backoff_most,
+        reference=None,
+        receipt=None,
+        reason="recording_refused",
+        note=why[:_MOST_NOTE].replace("\x00", ""),
+    )
+    try:
+        record([unknown])
+        with transaction.atomic():
+            execution.lock_case(report.subject)
+            outcomes.keep_as_evidence(_storable(report))
+            _open_finding(report, FindingKind.DIFFERS)
+    except (DataError, IntegrityError, RuntimeError):
+        # Its lease runs out, and a successor asks the sink.
+        log.exception("operation %s could not be set aside", report.key)
+
+
+def _storable(report: Report) -> Report:
+    """The report as far as the tables take it, whatever made them refuse it."""
+    return replace(
+        report,
+        reference=report.reference[:_MOST_ABOUT] if report.reference else None,
+        receipt=report.receipt.replace("\x00", "\N{REPLACEMENT CHARACTER}") if report.receipt else None,
+        note=report.note[:_MOST_NOTE] if report.note else None,
+    )
+
+
+def _record_together(reports: Sequence[Report]) -> list[Report]:
+    """Writes the reports in force in one transaction; returns the others."""
+    with transaction.atomic():
+        outcomes.lock([each.order_id for each in reports])
+        states = outcomes.in_force(reports)
+        current = [each for each in reports if (each.order_id, each.token) in states]
+        execution.settle(
+            {
+                each.subject: (each.state, each.reason or "")
+                for each in current
+                if each.state != states[each.order_id, each.token]
+            },
+            worker=reports[0].worker,
+        )
+        outcomes.record(current)
+    return [each for each in reports if (each.order_id, each.token) not in states]
+
+
+def _keep_alone(report: Report) -> None:
+    try:
+        _keep(report)
+    except (DataError, IntegrityError):
+        log.exception("the evidence about operation %s was refused", report.key)
+
+
+def _keep(report: Report) -> None:
+    """Stores a report that came too late; one that had been recorded already (a lost COMMIT answer) is done."""
+    with transaction.atomic():
+        if outcomes.is_known(report):
+            return
+        execution.lock_case(report.subject)
+        outcomes.keep_as_evidence(report)
+        if outcomes.contradicts(report):
+            _open_finding(report, FindingKind.LATE)
+    control_events.record(
+        tenant_id=report.tenant_id,
+        kind=ControlEventKind.FENCED_WRITE,
+        source=f"worker:{report.worker}",
+        action=report.tool,
+        subject=report.subject,
+        key=report.key,
+        token=report.token,
+        outcome=report.outcome,
+    )
+
+
+def _open_finding(report: Report, kind: FindingKind) -> None:
+    findings.open_finding(
+        tenant_id=report.tenant_id,
+        kind=kind,
+        about=f"{report.key}:{report.reference}"[:_MOST_ABOUT],
+        subject=report.subject,
+        order_id=report.order_id,
+        token=report.token,
+        reference=report.reference,
+    )
