@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import select_template
@@ -77,6 +77,9 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         "bad-request",
         "The request was not understood",
         "Nothing was written. Check host, address and headers.",
+    ),
+    BadRequest: Problem(
+        400, "bad-request", "The request was not understood", "Nothing was written. Check address and fields."
     ),
     UnreadablePostError: Problem(
         400, "bad-request", "The request was not understood", "The body ended before its announced length."

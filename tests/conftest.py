@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
+from django.conf import settings
 from django.contrib.contenttypes.management import create_contenttypes
 from django.core.management.color import Style
-from django.db import connection
+from django.db.backends.postgresql.operations import DatabaseOperations
 from django.db.models.signals import post_migrate
 from django.test import override_settings
 
@@ -21,16 +22,24 @@ def quick_passwords() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def folder_of_static_files() -> None:
+    """WhiteNoise warns where there is none, and warnings are errors here."""
+    settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None) -> None:
     """Lets tests that commit clean up after themselves, in spite of the tables that refuse to forget."""
-    connection.ops.sql_flush = _delete_without_triggers  # type: ignore[method-assign]
+    # On the class: while an event loop runs in a thread, Django gives it a connection of its own.
+    DatabaseOperations.sql_flush = _delete_without_triggers  # type: ignore[method-assign]
     # Django makes these rows again after every such test; we never take them away.
     post_migrate.disconnect(create_contenttypes)
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
 
 
 def _delete_without_triggers(
+    operations: DatabaseOperations,
     style: Style,
     tables: Sequence[str],
     *,
@@ -42,5 +51,5 @@ def _delete_without_triggers(
     Triggers and foreign keys are off for this one transaction; that takes a superuser.
     """
     emptied = sorted(set(tables) - MADE_BY_MIGRATIONS)
-    deletions = [f"DELETE FROM {connection.ops.quote_name(table)}" for table in emptied]
+    deletions = [f"DELETE FROM {operations.quote_name(table)}" for table in emptied]
     return ["SET LOCAL session_replication_role = replica", *deletions]

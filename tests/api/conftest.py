@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from django.conf import settings as django_settings
 from django.test import Client
 from django.test.client import ClientHandler
 
@@ -152,12 +151,6 @@ def _client() -> Client:
 def refund(**parameters: Any) -> dict[str, Any]:
     """The parameters of the usual refund, but for these."""
     return {**REFUND["parameters"], **parameters}
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _a_folder_for_static_files() -> None:
-    """WhiteNoise warns where there is none, and warnings are errors here."""
-    django_settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture
