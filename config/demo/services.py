@@ -1,0 +1,137 @@
+"""The programs of a demo on one machine: database, sandbox provider, web, two workers, beat; all under one folder."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from django.conf import settings
+from django.core.management import call_command
+
+from config.embedded import ports, postgres
+from config.embedded.processes import Program
+from config.embedded.supervisor import Supervisor
+from workers.connectors import owned_ledger
+
+WORKERS = ("worker-1", "worker-2")
+
+# Short times, so that the worked example's lease runs out while one watches; production keeps the defaults.
+TIMES = {
+    "COUNTERSIGN_LEASE": "3",
+    "COUNTERSIGN_CALL_TIMEOUT": "12",
+    "COUNTERSIGN_SWEEP": "0.5",
+    "COUNTERSIGN_BACKOFF": "1",
+    "COUNTERSIGN_DATABASE_TIMEOUT": "2",
+}
+
+
+@contextmanager
+def running() -> Iterator[Supervisor]:
+    """Starts everything, each only when what it needs is ready; ends everything on the way out, however that is.
+
+    Raises an EmbeddedServiceError that says what to do: a busy port, a second demo, a program that does not start.
+    """
+    directory = settings.VAR_DIR
+    settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # WhiteNoise looks there, beside the sources
+    with Supervisor(directory) as supervisor:
+        ports.require_free_port(settings.WEB_PORT, variable="WEB_PORT")
+        ports.require_free_port(settings.SANDBOX_PORT, variable="SANDBOX_PORT")
+        server = postgres.Server(directory / "postgres")
+        supervisor.start(server.program(), sandbox(directory))
+        server.create_database("countersign")
+        server.create_database("refund_ledger")
+        with psycopg.connect(settings.REFUND_LEDGER_URL) as ledger:
+            ledger.execute(owned_ledger.SCHEMA.read_bytes())
+        call_command("migrate", verbosity=0)
+        supervisor.start(web(), *(worker(name, directory) for name in WORKERS), beat(directory))
+        yield supervisor
+
+
+def sandbox(directory: Path) -> Program:
+    """The sandbox provider with its own database."""
+    return Program(
+        name="sandbox",
+        command=_python(
+            "-m",
+            "sandbox",
+            "--port",
+            str(settings.SANDBOX_PORT),
+            "--database",
+            str(directory / "sandbox.sqlite3"),
+        ),
+        directory=settings.BASE_DIR,
+        ready=lambda: ports.accepts_connections(settings.SANDBOX_PORT),
+    )
+
+
+def web() -> Program:
+    """The console and the API."""
+    bind = f"127.0.0.1:{settings.WEB_PORT}"
+    return Program(
+        name="web",
+        command=_python(
+            "-m",
+            "gunicorn",
+            "config.wsgi",
+            "--bind",
+            bind,
+            "--worker-class",
+            "gthread",
+            "--workers",
+            "2",
+            "--threads",
+            "8",
+            "--no-control-socket",
+        ),
+        directory=settings.BASE_DIR,
+        environment=environment(),
+        ready=lambda: ports.accepts_connections(settings.WEB_PORT),
+    )
+
+
+def worker(name: str, directory: Path) -> Program:
+    """A Celery worker with threads: one process, so that a stop stops heartbeat and work alike."""
+    options = ("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "INFO")
+    log = directory / "log" / f"{name}.log"
+    return Program(
+        name=name,
+        command=_python(
+            "-m", "celery", "-A", "config", "worker", "-P", "threads", "-c", "4", "-n", f"{name}@%h", *options
+        ),
+        directory=settings.BASE_DIR,
+        environment=environment(),
+        ready=lambda: log.exists() and "is looking for due operations" in log.read_text(errors="replace"),
+    )
+
+
+def beat(directory: Path) -> Program:
+    """The clock of the sweeps."""
+    schedule = str(directory / "beat-schedule")
+    return Program(
+        name="beat",
+        command=_python(
+            "-m",
+            "celery",
+            "-A",
+            "config",
+            "beat",
+            "--schedule",
+            schedule,
+            "--pidfile",
+            "",
+            "--loglevel",
+            "WARNING",
+        ),
+        directory=settings.BASE_DIR,
+        environment=environment(),
+    )
+
+
+def environment() -> dict[str, str]:
+    """What the demo's programs are told beyond our own environment. Never a key of Stripe's: a demo moves no money."""
+    return {**TIMES, "STRIPE_API_KEY": "", "PYTHONUNBUFFERED": "1", "VAR_DIR": str(settings.VAR_DIR)}
+
+
+def _python(*arguments: str) -> list[str]:
+    return [sys.executable, *arguments]
