@@ -28,9 +28,10 @@ from workers.connectors.answers import (
 SCHEMA = Path(__file__).with_suffix(".sql")
 _CONNECTIONS = 16
 _APPLY = "SELECT * FROM countersign.apply(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[])"
-_LOOK_UP = "SELECT * FROM countersign.look_up(%s::text[], %s::text[], %s::bigint[])"
+_LOOK_UP = "SELECT * FROM countersign.look_up(%s::text[], %s::text[], %s::text[], %s::bigint[])"
 # The server ends a session in the middle, perhaps after the commit and before its answer (57P01–57P05, 08xxx).
 _CUT_OFF = ("57P", "08")
+_BAD_DATA = ("22", "23")
 
 
 class OwnedLedger:
@@ -58,37 +59,32 @@ class OwnedLedger:
         """The database that REFUND_LEDGER_URL names."""
         return cls(settings.REFUND_LEDGER_URL)
 
+    def close(self) -> None:
+        """Ends its connections."""
+        self._pool.close()
+
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         """One autocommitted call of ``countersign.apply``."""
         parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token], [grant.body])
         answer = self._call(_APPLY, parameters, timeout)
         if not isinstance(answer, _Row):
             return answer
-        match answer.verdict:
-            case "applied" | "replayed":
-                return _receipt(answer, grant)
-            case "fenced":
-                return Fenced(f"The sink has seen token {answer.token}; {grant.token} is refused.")
-            case "refused":
-                # The call that refused has raised the fence: no earlier worker can act any more.
-                return Refused("refused", answer.detail or "The change was refused.", final=True)
-            case _:
-                return Uncertain("The key stands for other content at the sink.", stored=True)
+        if answer.verdict == "refused":
+            # The call that refused has raised the fence: no earlier worker can act any more.
+            return Refused("refused", answer.detail or "The change was refused.", final=True)
+        return _known(answer, grant)
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Raises the fence to the grant's token and looks, in one call: what is absent then cannot happen any more."""
-        answer = self._call(_LOOK_UP, ([grant.key], [_resource(grant)], [grant.token]), timeout)
-        if isinstance(answer, NotSent | Busy):
-            return Uncertain(answer.note)
+        parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token])
+        answer = self._call(_LOOK_UP, parameters, timeout)
         if not isinstance(answer, _Row):
-            return answer
-        if answer.verdict == "fenced":
-            return Fenced(f"The sink has seen token {answer.token}; {grant.token} is refused.")
-        return Absent() if answer.verdict == "absent" else _receipt(answer, grant)
+            return Uncertain(answer.note)
+        return Absent() if answer.verdict == "absent" else _known(answer, grant)
 
     def _call(
         self, statement: str, parameters: tuple[Any, ...], timeout: float
-    ) -> "_Row | NotSent | Busy | Uncertain":
+    ) -> "_Row | NotSent | Busy | Refused | Uncertain":
         try:
             with self._pool.connection(timeout=timeout) as connection:
                 row = connection.execute(statement, parameters).fetchone()
@@ -96,9 +92,11 @@ class OwnedLedger:
         except PoolTimeout as error:
             return NotSent(f"No connection to the database: {error}")
         except psycopg.Error as error:
-            if error.sqlstate and not error.sqlstate.startswith(_CUT_OFF):
-                return Busy(f"{error.sqlstate}: {error}")  # the server rolled the call back and says so
-            return Uncertain(f"The connection broke: {error}")
+            if not error.sqlstate or error.sqlstate.startswith(_CUT_OFF):
+                return Uncertain(f"The connection broke: {error}")
+            # The server rolled the call back and says so; the same order would meet bad data again.
+            words = f"{error.sqlstate}: {error}"
+            return Refused(error.sqlstate, words) if error.sqlstate.startswith(_BAD_DATA) else Busy(words)
 
 
 class _Row(NamedTuple):
@@ -108,7 +106,11 @@ class _Row(NamedTuple):
     detail: str | None
 
 
-def _receipt(row: _Row, grant: Grant) -> Receipt:
+def _known(row: _Row, grant: Grant) -> Receipt | Fenced | Uncertain:
+    if row.verdict == "fenced":
+        return Fenced(f"The sink has seen token {row.token}; {grant.token} is refused.")
+    if row.verdict == "conflict":
+        return Uncertain("The key stands for other content at the sink.", stored=True)
     answer = {"key": grant.key, "token": row.token, "request": json.loads(grant.body)}
     return Receipt(reference=row.reference or grant.key, status="committed", answer=answer)
 

@@ -78,8 +78,9 @@ END $$;
 
 -- Raises the fence to the caller's token and says what is known of the key, in one step: after "absent", no older
 -- worker can make it happen any more.
-CREATE OR REPLACE FUNCTION countersign.look_up(keys text[], resources text[], tokens bigint[])
-RETURNS TABLE (key text, verdict text, reference text, token bigint, detail text) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION countersign.look_up(
+    keys text[], fingerprints text[], resources text[], tokens bigint[]
+) RETURNS TABLE (key text, verdict text, reference text, token bigint, detail text) LANGUAGE plpgsql AS $$
 DECLARE
     i integer;
     held bigint;
@@ -89,7 +90,9 @@ BEGIN
         held := countersign.fence_of(resources[i]);
         SELECT * INTO known FROM countersign.effect e WHERE e.key = keys[i];
         key := keys[i]; reference := known.reference; detail := NULL;
-        IF held > tokens[i] THEN
+        IF known.fingerprint <> fingerprints[i] THEN
+            verdict := 'conflict'; reference := NULL; token := held;
+        ELSIF held > tokens[i] THEN
             verdict := 'fenced'; token := held;
         ELSE
             PERFORM countersign.raise_fence(resources[i], tokens[i]);

@@ -1,0 +1,129 @@
+"""The schema we ship for a database of one's own, spoken to by its connector: applied, replayed, refused, fenced."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from ledger.claims import Grant
+from ledger.states import EnforcementClass, OperationState
+from tests.crashes.conftest import database_url
+from workers.connectors import owned_ledger
+from workers.connectors.answers import Absent, Fenced, NotSent, Receipt, Refused, Uncertain
+from workers.connectors.owned_ledger import OwnedLedger
+
+SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    name = f"owned_{uuid4().hex[:8]}"
+    with psycopg.connect(database_url("postgres"), autocommit=True) as server:
+        server.execute(f'CREATE DATABASE "{name}"')
+        with psycopg.connect(database_url(name)) as own:
+            own.execute(owned_ledger.SCHEMA.read_bytes())
+            own.execute(owned_ledger.SCHEMA.read_bytes())  # installing it twice changes nothing
+        yield database_url(name)
+        server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[OwnedLedger]:
+    ledger = OwnedLedger(url)
+    yield ledger
+    ledger.close()
+
+
+def grant(*, amount: Any = 100, token: int = 481, **changes: Any) -> Grant:
+    """A grant on a resource of its own, unless the changes name one."""
+    made = Grant(
+        order_id=1,
+        tenant_id=UUID(int=1),
+        key=uuid4().hex,
+        fingerprint="f" * 64,
+        subject=1,
+        body=json.dumps({"order": "order:1", "amount": amount, "currency": "EUR"}),
+        tool="ledger_refund",
+        connector="owned_ledger",
+        enforcement=EnforcementClass.OWNED_WRITE,
+        resource=f"order:{uuid4().hex}",
+        number=1,
+        token=token,
+        state=OperationState.STARTED,
+        maybe_sent=False,
+        may_send=True,
+        key_window_left=None,
+        answer_stored=False,
+        in_progress_count=0,
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def changes_of(url: str, key: str) -> int:
+    with psycopg.connect(url) as own:
+        row = own.execute("SELECT count(*) FROM countersign.refund WHERE key = %s", [key]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_the_same_order_again_is_answered_from_the_stored_result(ledger: OwnedLedger, url: str) -> None:
+    order = grant()
+    first, again = (ledger.send(order, timeout=SECONDS) for _ in range(2))
+    assert isinstance(first, Receipt)
+    assert first == again
+    assert changes_of(url, order.key) == 1
+
+
+def test_a_token_below_the_highest_seen_is_fenced_and_changes_nothing(ledger: OwnedLedger, url: str) -> None:
+    stale = grant(token=481)
+    assert isinstance(ledger.look_up(dataclasses.replace(stale, token=482), timeout=SECONDS), Absent)
+    assert isinstance(ledger.send(stale, timeout=SECONDS), Fenced)
+    assert isinstance(ledger.look_up(stale, timeout=SECONDS), Fenced)
+    assert changes_of(url, stale.key) == 0
+
+
+def test_a_fence_is_of_one_resource_and_one_organisation(ledger: OwnedLedger) -> None:
+    high = grant(token=900)
+    assert isinstance(ledger.send(high, timeout=SECONDS), Receipt)
+    other = grant(token=1, resource=high.resource, tenant_id=UUID(int=2))
+    assert isinstance(ledger.send(other, timeout=SECONDS), Receipt)
+
+
+@pytest.mark.parametrize("ask", ["send", "look_up"])
+def test_a_key_that_stands_for_other_content_is_a_conflict_and_never_a_receipt(
+    ledger: OwnedLedger, url: str, ask: str
+) -> None:
+    order = grant()
+    ledger.send(order, timeout=SECONDS)
+    other = dataclasses.replace(order, token=482, fingerprint="0" * 64)
+    answer = getattr(ledger, ask)(other, timeout=SECONDS)
+    assert isinstance(answer, Uncertain)
+    assert answer.stored
+    assert changes_of(url, order.key) == 1
+
+
+def test_what_the_change_refuses_is_refused_for_good_under_this_token(ledger: OwnedLedger, url: str) -> None:
+    order = grant(amount=-5)
+    answer = ledger.send(order, timeout=SECONDS)
+    assert isinstance(answer, Refused)
+    assert answer.final
+    assert changes_of(url, order.key) == 0
+    assert isinstance(ledger.send(dataclasses.replace(order, token=480), timeout=SECONDS), Fenced)
+
+
+def test_data_the_database_cannot_read_is_refused_and_not_tried_for_ever(ledger: OwnedLedger) -> None:
+    answer = ledger.send(grant(amount="many"), timeout=SECONDS)
+    assert isinstance(answer, Refused)
+    assert (answer.reason, answer.final) == ("22P02", False)
+
+
+def test_a_database_that_is_not_there_was_sent_nothing() -> None:
+    nowhere = OwnedLedger("postgresql://nobody@127.0.0.1:1/nowhere")
+    try:
+        assert isinstance(nowhere.send(grant(), timeout=0.3), NotSent)
+    finally:
+        nowhere.close()
