@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -109,12 +110,14 @@ def revise(*, actor: Actor, case_id: int, seen: Tag, content: Content) -> Propos
         case = locked(actor=actor, case_id=case_id)
         if actor.kind != "agent" or case.agent_id != actor.id:
             raise NotPermitted("Only the agent that proposed this case can revise it.", case=case)
-        if _my_act(actor, case, seen, {Act.REVISED}) and _says_the_same(case, content):
+        if _my_act(actor, case, seen, {Act.REVISED, Act.PROPOSED}) and _says_the_same(case, content):
             return Proposed(case, replayed=True)
         require_seen(case, seen)
         if can_proceed(case.revise):
+            act = Act.REVISED
             case.revise()
         elif can_proceed(case.propose_again):
+            act = Act.PROPOSED
             case.propose_again()
         else:
             refuse_state(case)
@@ -123,7 +126,7 @@ def revise(*, actor: Actor, case_id: int, seen: Tag, content: Content) -> Propos
         )
         proposal.save(force_insert=True)
         case.proposal = proposal
-        record_revision(case, act=Act.REVISED, actor=actor)
+        record_revision(case, act=act, actor=actor)
         return Proposed(case, replayed=False)
 
 
@@ -208,7 +211,7 @@ def require_seen(case: Case, seen: Tag) -> None:
         raise VersionConflict(case=case, seen_revision=seen.revision)
 
 
-def refuse_state(case: Case) -> None:
+def refuse_state(case: Case) -> NoReturn:
     """Raises the refusal that says best why this state allows no such act."""
     if case.state in (CaseState.EXECUTING, CaseState.UNKNOWN):
         raise InProgress(case=case)

@@ -5,6 +5,7 @@ One function, whatever the door: page, API or batch. All rules stand here or bel
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from django.db import IntegrityError, transaction
 from django_fsm import can_proceed
@@ -242,7 +243,7 @@ def _vote(case: Case, actor: Actor, word: Word) -> None:
     )
 
 
-def _refuse_decision(case: Case) -> None:
+def _refuse_decision(case: Case) -> NoReturn:
     if case.state in (CaseState.APPROVED, CaseState.REJECTED):
         raise AlreadyDecided(case=case)
     cases.refuse_state(case)

@@ -3,7 +3,7 @@
 The ledger calls what it works on a subject; here that is a case.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -51,8 +51,10 @@ def advance(picked: Sequence[Picked], *, worker: str) -> dict[int, Answer]:
     moves: dict[tuple[CaseState, Act], list[tuple[Picked, str]]] = {}
     for each in picked:
         answer = answers[each.order_id]
-        if move := _MOVES.get((answer.verb, answer.reason)):
-            moves.setdefault(move, []).append((each, answer.reason))
+        if (
+            answer.verb is not Verb.BUSY and answer.reason != "not_approved"
+        ):  # that case has moved on by itself
+            moves.setdefault(_MOVES[answer.verb, answer.reason], []).append((each, answer.reason))
     for (state, act), group in moves.items():
         moved = _advance(
             [each.subject for each, _ in group],
@@ -67,7 +69,7 @@ def advance(picked: Sequence[Picked], *, worker: str) -> dict[int, Answer]:
     return answers
 
 
-# Where a claim's answer takes the case. A stale answer that is missing here finds a case that has moved on by itself.
+# Where a claim's answer takes the case.
 _MOVES: Mapping[tuple[Verb, str], tuple[CaseState, Act]] = {
     (Verb.MOVED, ""): (CaseState.EXECUTING, Act.CLAIMED),
     (Verb.STALE, "expired"): (CaseState.EXPIRED, Act.EXPIRED),
@@ -109,7 +111,7 @@ def _answer(
     return _MOVED
 
 
-def _altered(cases: Mapping[int, Any], picked: Sequence[Picked]) -> set[int]:
+def _altered(cases: Iterable[int], picked: Sequence[Picked]) -> set[int]:
     """Cases whose stored content is not, byte for byte, what was approved."""
     approved = {each.subject: (each.digest, each.fingerprint) for each in picked}
     return {
@@ -130,11 +132,12 @@ def standing(picked: Sequence[Picked]) -> set[int]:
     ).values_list("pk", "proposal__expires_at", "proposal__policy__approvals_required")
     disputed = findings.disputed(subjects)
     approvals = votes.standing_approvals((each.subject, each.approved_revision - 1) for each in picked)
+    altered = _altered(subjects, picked)
     now = clock.now()
     return {
         subjects[pk].order_id
         for pk, expires_at, required in rows
-        if expires_at > now and len(approvals.get(pk, ())) >= required and pk not in disputed
+        if expires_at > now and len(approvals.get(pk, ())) >= required and pk not in disputed | altered
     }
 
 

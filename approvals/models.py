@@ -97,6 +97,7 @@ class Case(models.Model):
         indexes = [
             models.Index(name="cases_open", fields=["tenant", "id"], condition=Q(is_open=True)),
             models.Index(name="cases_of_a_reference", fields=["tenant", "reference"]),
+            models.Index(name="cases_of_a_tenant", fields=["tenant", "id"]),
         ]
         triggers: ClassVar = [
             *never_deleted("case"),

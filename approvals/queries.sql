@@ -3,7 +3,7 @@
 -- name: lock_cases
 -- Promises those of the cases that nobody is deciding on at this moment, locked, with their state and deadline.
 -- Safe because a busy case is skipped, never waited for: the claim waits for nobody.
-SELECT c.id, c.state, c.revision, p.digest, p.fingerprint, p.expires_at <= clock_timestamp() AS late,
+SELECT c.id, c.state, c.revision, p.expires_at <= clock_timestamp() AS late,
        policy.approvals_required
 FROM approvals_case c
 JOIN approvals_proposal p ON p.id = c.proposal_id

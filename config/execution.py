@@ -36,6 +36,8 @@ class ExecutionSettings:
         for name in (field.name for field in fields(self)):
             if not getattr(self, name) > 0:
                 raise ImproperlyConfigured(f"{PREFIX}{name.upper()} must be more than 0 seconds.")
+        if self.key_margin < self.call_timeout:
+            raise ImproperlyConfigured(f"{PREFIX}KEY_MARGIN must not be below {PREFIX}CALL_TIMEOUT.")
         if self.database_timeout >= self.lease:
             raise ImproperlyConfigured(
                 f"{PREFIX}DATABASE_TIMEOUT ({self.database_timeout:g} s) must be below"

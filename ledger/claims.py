@@ -13,7 +13,7 @@ from django.db.models import DurationField, ExpressionWrapper, F, Min, Q
 from django.db.models.functions import Now
 
 from ledger import tools
-from ledger.models import Attempt, Operation
+from ledger.models import Attempt, Operation, ToolVersion
 from ledger.sql import Queries
 from ledger.states import NEVER_SENT, AttemptOutcome, EnforcementClass, OperationState
 
@@ -66,9 +66,8 @@ class Grant:
     maybe_sent: bool
     may_send: bool
     key_window_left: float | None
-    stored_failure: bool
+    answer_stored: bool
     in_progress_count: int
-    expected_version: int | None
 
 
 def pick(*, after: int, most: int) -> tuple[list[Picked], int]:
@@ -104,6 +103,7 @@ def _picked(rows: Sequence[object]) -> list[Picked]:
         .select_related("order__tool_version", "tool", "resource")
         .order_by("order_id")
     )
+    newest = tools.newest_versions({operation.tool_id for operation in operations})
     maybe_sent = _maybe_sent(versions)
     return [
         Picked(
@@ -118,18 +118,19 @@ def _picked(rows: Sequence[object]) -> list[Picked]:
             state=OperationState(operation.state),
             attempts=operation.attempt_count,
             maybe_sent=operation.order_id in maybe_sent,
-            refusal=_refusal(operation, versions[operation.order_id]),
+            refusal=_refusal(operation, versions[operation.order_id], newest),
             operation=operation,
         )
         for operation in operations
     ]
 
 
-def _refusal(operation: Operation, resource_version: int) -> str | None:
+def _refusal(operation: Operation, resource_version: int, newest: Mapping[int, ToolVersion]) -> str | None:
+    """The ledger's own reason against an operation. The value limit is the tool's newest: it may have been lowered."""
     order = operation.order
     if order.expected_version is not None and order.expected_version != resource_version:
         return "resource_moved"
-    if tools.over_limit(order.tool_version, order.amount_minor, order.currency):
+    if tools.over_limit(newest[operation.tool_id], order.amount_minor, order.currency):
         return "over_value_limit"
     return None
 
@@ -169,12 +170,11 @@ def grant(picked: Sequence[Picked], *, worker: str, lease: float, standing: set[
 @dataclass(frozen=True, slots=True)
 class _History:
     key_window_left: float | None = None
-    stored_failure: bool = False
+    answer_stored: bool = False
     in_progress_count: int = 0
 
 
 _NO_HISTORY = _History()
-STORED_FAILURE = "The sink stored a failure under this key and repeats it."
 
 
 def _histories(orders: Sequence[int]) -> dict[int, _History]:
@@ -197,7 +197,7 @@ def _histories(orders: Sequence[int]) -> dict[int, _History]:
         .values_list("order_id", "window_left")
     )
     stored = set(
-        Attempt.objects.filter(operation_id__in=orders, note=STORED_FAILURE).values_list(
+        Attempt.objects.filter(operation_id__in=orders, answer_stored=True).values_list(
             "operation_id", flat=True
         )
     )
@@ -209,7 +209,7 @@ def _histories(orders: Sequence[int]) -> dict[int, _History]:
     return {
         order_id: _History(
             key_window_left=left.total_seconds() if left is not None else None,
-            stored_failure=order_id in stored,
+            answer_stored=order_id in stored,
             in_progress_count=waiting.count(order_id),
         )
         for order_id, left in rows
@@ -235,9 +235,8 @@ def _grant(picked: Picked, row: object, history: _History, standing: bool) -> Gr
         maybe_sent=picked.maybe_sent,
         may_send=standing,
         key_window_left=history.key_window_left,
-        stored_failure=history.stored_failure,
+        answer_stored=history.answer_stored,
         in_progress_count=history.in_progress_count,
-        expected_version=operation.order.expected_version,
     )
 
 

@@ -148,6 +148,7 @@ class Order(models.Model):
                 | Q(amount_minor__isnull=False, currency__isnull=False),
             ),
         ]
+        indexes = [models.Index(name="orders_of_a_tenant", fields=["tenant", "id"])]
         triggers: ClassVar = insert_only("order")
 
 
@@ -294,6 +295,9 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=20, choices=AttemptOutcome.choices, null=True)
     sent = models.BooleanField(null=True, help_text="unset: its worker never said")
     lookups = models.PositiveSmallIntegerField(default=0)
+    answer_stored = models.BooleanField(
+        default=False, db_default=False, help_text="the sink keeps this answer under the key, and repeats it"
+    )
     receipt = models.TextField(null=True, help_text="what the sink answered, canonical JSON")
     note = models.CharField(
         max_length=500, null=True, help_text="what was learned, in words, where no receipt says it"

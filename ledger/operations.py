@@ -74,11 +74,6 @@ def end_unstarted(*, subject: int, reason: str) -> bool:
     return ended == 1
 
 
-def of_subject(subject: int) -> QuerySet[Operation]:
-    """The subject's operations, newest first, with their orders."""
-    return Operation.objects.filter(order__subject=subject).select_related("order").order_by("-order_id")
-
-
 def waiting_subjects() -> QuerySet[Operation, int]:
     """Subjects of operations that are not started; for a filter of the approving side, which alone knows deadlines."""
     return Operation.objects.filter(state=OperationState.NOT_STARTED).values_list("order__subject", flat=True)

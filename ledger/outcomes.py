@@ -29,6 +29,7 @@ class Report:
     wait: float | None
     sent: bool | None
     lookups: int = 0
+    answer_stored: bool = False
     reference: str | None = None
     receipt: str | None = None
     reason: str | None = None
@@ -60,6 +61,7 @@ def record(reports: Sequence[Report]) -> None:
         outcomes=[each.outcome.value for each in reports],
         sent=[each.sent for each in reports],
         lookups=[each.lookups for each in reports],
+        stored=[each.answer_stored for each in reports],
         receipts=[each.receipt for each in reports],
         notes=[each.note for each in reports],
     )
@@ -101,6 +103,16 @@ def contradicts(report: Report) -> bool:
         return False
     operation = Operation.objects.get(order_id=report.order_id)
     return operation.state in SETTLED and operation.reference != report.reference
+
+
+def contradicted(reports: Sequence[Report]) -> list[Report]:
+    """Those of the reports whose effect is not the one that late evidence had named: it may have happened twice."""
+    references = {each.order_id: each.reference for each in reports if each.reference is not None}
+    if not references:
+        return []
+    named = Evidence.objects.filter(operation_id__in=list(references), reference__isnull=False)
+    others = {each.operation_id for each in named if each.reference != references[each.operation_id]}
+    return [each for each in reports if each.order_id in others]
 
 
 def is_known(report: Report) -> bool:

@@ -175,11 +175,11 @@ RETURNING o.order_id;
 -- Promises that the attempts say how they ended. Safe because an attempt closes once: the open ones are in the WHERE.
 WITH report AS (
     SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(outcomes)s::text[], %(sent)s::boolean[],
-                         %(lookups)s::int[], %(receipts)s::text[], %(notes)s::text[])
-        AS report (order_id, token, outcome, sent, lookups, receipt, note)
+                         %(lookups)s::int[], %(stored)s::boolean[], %(receipts)s::text[], %(notes)s::text[])
+        AS report (order_id, token, outcome, sent, lookups, stored, receipt, note)
 )
 UPDATE ledger_attempt a
-SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups,
+SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups, answer_stored = report.stored,
     receipt = report.receipt, note = report.note
 FROM report
 WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = report.order_id AND a.token = report.token

@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,6 +45,16 @@ def current_version(*, tenant_id: UUID, name: str) -> ToolVersion:
     if version is None:
         raise UnknownTool
     return version
+
+
+def newest_versions(tool_ids: Iterable[int]) -> dict[int, ToolVersion]:
+    """{tool id: its newest version}."""
+    newest = (
+        ToolVersion.objects.filter(tool_id__in=list(tool_ids))
+        .order_by("tool_id", "-number")
+        .distinct("tool_id")
+    )
+    return {version.tool_id: version for version in newest}
 
 
 def faults(version: ToolVersion, parameters: Mapping[str, Any]) -> list[Fault]:

@@ -29,8 +29,8 @@ def claim(*, worker: str, most: int, after: int, lease: float) -> tuple[list[Gra
         _put_off(by_verb[Verb.BUSY], answers)
         moved = by_verb[Verb.MOVED]
         grants = claims.grant(moved, worker=worker, lease=lease, standing={each.order_id for each in moved})
-    for each in by_verb[Verb.STALE]:
-        _count_refusal(each, answers[each.order_id].reason, worker)
+        for each in by_verb[Verb.STALE]:
+            _count_refusal(each, answers[each.order_id].reason, worker)
     return grants, go_on
 
 
@@ -47,12 +47,11 @@ def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
             execution.fail_never_sent([each.subject for each in ending], worker=worker) if ending else set()
         )
         claims.end({each.order_id: "never_sent" for each in ending if each.subject in ended})
+        for each in ending:
+            if each.subject in ended:
+                _count_refusal(each, each.refusal or "never_sent", worker)
         going_on = [each for each in picked if each not in ending]
-        grants = claims.grant(going_on, worker=worker, lease=lease, standing=standing)
-    for each in ending:
-        if each.subject in ended:
-            _count_refusal(each, "never_sent", worker)
-    return grants
+        return claims.grant(going_on, worker=worker, lease=lease, standing=standing)
 
 
 def _without_disputed(picked: Sequence[Picked]) -> list[Picked]:
@@ -76,6 +75,7 @@ def _put_off(busy: Sequence[Picked], answers: dict[int, Answer]) -> None:
 
 
 def _count_refusal(picked: Picked, reason: str, worker: str) -> None:
+    """In the claim's own transaction: what it ends is committed with it, and so is the count."""
     stale = reason == "resource_moved"
     control_events.record(
         tenant_id=picked.tenant_id,

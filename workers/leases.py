@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from django.db import DatabaseError, close_old_connections, connection
+from django.db import Error, close_old_connections, connection
 
 from ledger import claims
 
@@ -73,7 +73,7 @@ class Heartbeat:
         while not self._stopped.wait(self._lease / 3):
             try:
                 self.beat()
-            except DatabaseError:
+            except Error:
                 log.warning(
                     "leases could not be renewed; they run out unless the next beat succeeds", exc_info=True
                 )

@@ -30,25 +30,21 @@ def record(reports: Sequence[Report]) -> None:
     try:
         late = _record_together(reports)
     except (DataError, IntegrityError, RuntimeError):
-        if len(reports) == 1:
-            raise
         log.exception("a recording of %d was refused; each is recorded by itself", len(reports))
-        for report in reports:
-            _record_alone(report)
-        return
+        late = [report for each in reports for report in _record_alone(each)]
     for report in late:
         _keep_alone(report)
 
 
-def _record_alone(report: Report) -> None:
+def _record_alone(report: Report) -> list[Report]:
     try:
-        record([report])
+        return _record_together([report])
     except (DataError, IntegrityError, RuntimeError) as refusal:
         log.exception("the recording of operation %s was refused", report.key)
-        _set_aside(report, str(refusal))
+        return _set_aside(report, str(refusal))
 
 
-def _set_aside(report: Report, why: str) -> None:
+def _set_aside(report: Report, why: str) -> list[Report]:
     """What the ledger cannot take as an outcome is evidence: the operation is unknown, and a finding says why."""
     unknown = replace(
         report,
@@ -61,14 +57,17 @@ def _set_aside(report: Report, why: str) -> None:
         note=why[:_MOST_NOTE].replace("\x00", ""),
     )
     try:
-        record([unknown])
         with transaction.atomic():
-            execution.lock_case(report.subject)
-            outcomes.keep_as_evidence(_storable(report))
-            _open_finding(report, FindingKind.DIFFERS)
+            late = _record_together([unknown])
+            if not late:
+                execution.lock_case(report.subject)
+                outcomes.keep_as_evidence(_storable(report))
+                _open_finding(report, FindingKind.DIFFERS)
     except (DataError, IntegrityError, RuntimeError):
         # Its lease runs out, and a successor asks the sink.
         log.exception("operation %s could not be set aside", report.key)
+        return []
+    return [report] if late else []
 
 
 def _storable(report: Report) -> Report:
@@ -96,6 +95,8 @@ def _record_together(reports: Sequence[Report]) -> list[Report]:
             worker=reports[0].worker,
         )
         outcomes.record(current)
+        for each in outcomes.contradicted(current):  # its case is locked: it has just been settled
+            _open_finding(each, FindingKind.TWICE)
     return [each for each in reports if (each.order_id, each.token) not in states]
 
 
@@ -115,16 +116,17 @@ def _keep(report: Report) -> None:
         outcomes.keep_as_evidence(report)
         if outcomes.contradicts(report):
             _open_finding(report, FindingKind.LATE)
-    control_events.record(
-        tenant_id=report.tenant_id,
-        kind=ControlEventKind.FENCED_WRITE,
-        source=f"worker:{report.worker}",
-        action=report.tool,
-        subject=report.subject,
-        key=report.key,
-        token=report.token,
-        outcome=report.outcome,
-    )
+        # Nothing is refused by an exception here, so the event stands or falls with the evidence.
+        control_events.record(
+            tenant_id=report.tenant_id,
+            kind=ControlEventKind.FENCED_WRITE,
+            source=f"worker:{report.worker}",
+            action=report.tool,
+            subject=report.subject,
+            key=report.key,
+            token=report.token,
+            outcome=report.outcome,
+        )
 
 
 def _open_finding(report: Report, kind: FindingKind) -> None:

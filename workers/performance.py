@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from ledger.claims import STORED_FAILURE, Grant
+from ledger.claims import Grant
 from ledger.identity import canonical
 from ledger.outcomes import Report
 from ledger.states import AttemptOutcome, EnforcementClass, OperationState
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _MOST_IN_PROGRESS = 3
 """How often a sink may answer "in progress" before we say that we do not know."""
 _MOST_REASON = 50
+_MOST_ASKED = 3600.0
+"""The longest a sink's Retry-After is honoured, in seconds: it may ask for a century."""
 _MOST_NOTE = 500
 _MOST_RECEIPT = 16_384  # characters; the sink's answer is evidence, not an archive
 
@@ -53,7 +55,12 @@ def perform(grant: Grant, lease: Lease, *, worker: str) -> Report:
     except Exception as error:  # whatever broke, the request may have left before
         log.exception("operation %s: the connector raised", grant.key)
         done = _Done(Uncertain(f"The connector raised {type(error).__name__}: {error}"), sent=True, lookups=0)
-    return _report(grant, done, worker)
+    try:
+        return _report(grant, done, worker)
+    except Exception as error:  # an answer that no table here takes is an answer nobody knows
+        log.exception("operation %s: the answer cannot be reported", grant.key)
+        broken = Uncertain(f"The answer cannot be reported: {type(error).__name__}")
+        return _report(grant, _Done(broken, sent=True, lookups=done.lookups), worker)
 
 
 def _act(grant: Grant, sink: Connector, lease: Lease) -> _Done:
@@ -64,7 +71,7 @@ def _act(grant: Grant, sink: Connector, lease: Lease) -> _Done:
         if not isinstance(found, Absent):
             return _Done(found, sent=False, lookups=lookups)
         if (why := _no_repeat(grant)) is not None:
-            return _Done(Uncertain(why, stored=grant.stored_failure), sent=False, lookups=lookups)
+            return _Done(Uncertain(why), sent=False, lookups=lookups)
     if not lease.holds():
         return _Done(
             NotSent("The lease was over before the request could leave."), sent=False, lookups=lookups
@@ -88,8 +95,8 @@ def _no_repeat(grant: Grant) -> str | None:
         return "The sink shows no effect, and the approval no longer stands, so nothing is sent again."
     if grant.enforcement == EnforcementClass.OWNED_WRITE:
         return None
-    if grant.stored_failure:
-        return STORED_FAILURE
+    if grant.answer_stored:
+        return "The sink shows no effect, and keeps a failure under this key: a repeat would bring it again."
     if grant.key_window_left is None or grant.key_window_left < settings.EXECUTION.key_margin:
         return "The sink shows no effect, and its key window is over, so nothing is sent again."
     return None
@@ -112,6 +119,7 @@ def _report(grant: Grant, done: _Done, worker: str) -> Report:
         wait=None if state in _FINAL else _wait(grant, done.answer),
         sent=done.sent,
         lookups=done.lookups,
+        answer_stored=isinstance(done.answer, Uncertain) and done.answer.stored,
         reference=_clean(receipt.reference, 255) if receipt else None,
         receipt=_receipt_text(receipt) if receipt else None,
         reason=reason,
@@ -124,14 +132,15 @@ _FINAL = (OperationState.COMMITTED, OperationState.FAILED_BEFORE_COMMIT)
 
 def _amounts_to(grant: Grant, done: _Done) -> tuple[AttemptOutcome, OperationState, str | None]:
     """The table of docs/protocol.md, Perform: outcome of the attempt, state of the operation, reason."""
-    unsent = OperationState.OUTCOME_UNKNOWN if grant.maybe_sent else OperationState.STARTED
+    unknown_already = grant.maybe_sent or grant.state == OperationState.OUTCOME_UNKNOWN
+    unsent = OperationState.OUTCOME_UNKNOWN if unknown_already else OperationState.STARTED
     match done.answer:
         case Receipt():
             return AttemptOutcome.COMMITTED, OperationState.COMMITTED, None
         case NotSent():
-            return AttemptOutcome.NOT_SENT, _no_earlier(grant, unsent), None
+            return AttemptOutcome.NOT_SENT, unsent, None
         case Busy():
-            return AttemptOutcome.BUSY, _no_earlier(grant, unsent), None
+            return AttemptOutcome.BUSY, unsent, None
         case InProgress():
             waiting = grant.state == OperationState.STARTED and grant.in_progress_count < _MOST_IN_PROGRESS
             state = OperationState.STARTED if waiting else OperationState.OUTCOME_UNKNOWN
@@ -151,23 +160,18 @@ def _amounts_to(grant: Grant, done: _Done) -> tuple[AttemptOutcome, OperationSta
             return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "no_answer"
 
 
-def _no_earlier(grant: Grant, unsent: OperationState) -> OperationState:
-    """An attempt that sent nothing leaves the operation as unknown as it was."""
-    return OperationState.OUTCOME_UNKNOWN if grant.state == OperationState.OUTCOME_UNKNOWN else unsent
-
-
 def _wait(grant: Grant, answer: Answer) -> float:
     """Seconds until the next grant: doubled with each attempt, with jitter, at least what the sink asked for."""
     execution = settings.EXECUTION
     doubled = min(execution.backoff * 2 ** min(grant.number - 1, 20), execution.backoff_most)
     asked = answer.retry_after if isinstance(answer, Busy) and answer.retry_after else 0.0
-    return max(float(doubled) * random.uniform(0.75, 1.25), asked)  # noqa: S311  (spreads load, guards nothing)
+    return max(float(doubled) * random.uniform(0.75, 1.25), min(asked, _MOST_ASKED))  # noqa: S311  spreads load
 
 
 def _note(answer: Answer) -> str:
     if isinstance(answer, Receipt):
         return ""
-    return STORED_FAILURE if isinstance(answer, Uncertain) and answer.stored else answer.note
+    return answer.note
 
 
 def _receipt_text(receipt: Receipt) -> str:

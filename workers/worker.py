@@ -8,10 +8,12 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, close_old_connections, connection
+from django.db import Error, InterfaceError, OperationalError, close_old_connections, connection
 
 from ledger.claims import Grant
 from ledger.outcomes import Report
@@ -79,7 +81,7 @@ class Worker:
             self._awake.clear()
             try:
                 found = self._take()
-            except DatabaseError:
+            except Error:
                 log.warning("due work could not be claimed; looking again at the next sweep", exc_info=True)
                 close_old_connections()
                 found = False
@@ -95,16 +97,22 @@ class Worker:
         free = SLOTS - self._in_flight
         if free == 0:
             return False
+        # Half of what is free, so that look-ups at a sink that hangs leave room for the others.
+        again = self._grants(partial(claims.take_over, most=(free + 1) // 2))
+        new = self._grants(partial(self._claim_new, most=free - again))
+        return bool(again or new) or self._after != 0
+
+    def _claim_new(self, *, worker: str, most: int, lease: float) -> list[Grant]:
+        grants, self._after = claims.claim(worker=worker, most=most, after=self._after, lease=lease)
+        return grants
+
+    def _grants(self, ask: Callable[..., list[Grant]]) -> int:
+        """Asks for grants and sets out on each at once: whatever fails after this, none that was given is dropped."""
         asked_at = time.monotonic()  # before the transaction: the database's lease begins no earlier
-        grants = claims.take_over(worker=self.name, most=free, lease=self._execution.lease)
-        if len(grants) < free:
-            new, self._after = claims.claim(
-                worker=self.name, most=free - len(grants), after=self._after, lease=self._execution.lease
-            )
-            grants += new
+        grants = ask(worker=self.name, lease=self._execution.lease)
         for grant in grants:
             self._submit(grant, asked_at)
-        return bool(grants) or self._after != 0
+        return len(grants)
 
     def _submit(self, grant: Grant, asked_at: float) -> None:
         lease = Lease(
@@ -119,9 +127,7 @@ class Worker:
         self._pool.submit(self._perform, grant, lease)
 
     def _perform(self, grant: Grant, lease: Lease) -> None:
-        report = perform(grant, lease, worker=self.name)
-        connection.close()
-        self._reports.put((report, lease))
+        self._reports.put((perform(grant, lease, worker=self.name), lease))
 
     # Record: one thread, small groups.
 
@@ -155,7 +161,7 @@ class Worker:
         while True:
             try:
                 outcomes.record(reports)
-            except OperationalError:
+            except (OperationalError, InterfaceError):
                 log.warning("%d outcomes wait for the database", len(reports), exc_info=True)
                 close_old_connections()
                 if self._stopping.wait(_RECORD_AGAIN):

@@ -7,7 +7,6 @@ from django.conf import settings
 
 from approvals.console.known import Known, worker_named
 from approvals.templatetags.console import words, zoned
-from ledger.claims import STORED_FAILURE
 from ledger.models import Attempt
 from ledger.states import NEVER_SENT, AttemptOutcome, EnforcementClass, OperationState
 
@@ -196,8 +195,12 @@ def _safe_by_class(here: Circumstances) -> Answer:
             "The database that owns the effect checks key, content and token in one transaction: "
             f"what is done already is answered, not done again. That happens {_next(here)}, by itself.",
         )
-    if any(each.note == STORED_FAILURE for each in here.known.attempts):
-        return Answer("No.", f"{STORED_FAILURE} Only a look-up or a person can settle it.")
+    if any(each.answer_stored for each in here.known.attempts):
+        return Answer(
+            "No.",
+            "The sink keeps a failure under this key and would answer with it again. "
+            "Only a look-up or a person can settle it.",
+        )
     until = here.key_good_until
     if until is None or until <= here.now:
         closed = f" closed at {_time(until)}" if until else " is not known"

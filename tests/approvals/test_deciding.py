@@ -77,7 +77,12 @@ REFUSALS: dict[CaseState, type[Illegal]] = {
     CaseState.FAILED: StateForbids,
 }
 
-WRITTEN = (Revision, Vote, Order, Operation, )
+WRITTEN = (
+    Revision,
+    Vote,
+    Order,
+    Operation,
+)
 
 
 def rows() -> list[int]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from approvals.models import Case, Proposal
-from ledger.claims import STORED_FAILURE, Grant
+from ledger.claims import Grant
 from ledger.models import Attempt, Operation
 from ledger.states import AttemptOutcome
 from tests import worlds
@@ -141,8 +141,8 @@ def test_unknown_after_the_key_window(world: World) -> None:
 
 
 def test_unknown_with_a_failure_stored_under_the_key(world: World) -> None:
-    operation = after(worlds.claimed(world), AttemptOutcome.UNCERTAIN, note=STORED_FAILURE)
-    assert f"Safe to send again? No. {STORED_FAILURE}" in answers(world, operation)
+    operation = after(worlds.claimed(world), AttemptOutcome.UNCERTAIN, answer_stored=True)
+    assert "Safe to send again? No. The sink keeps a failure under this key" in answers(world, operation)
 
 
 def test_unknown_once_the_approval_no_longer_stands(world: World) -> None:

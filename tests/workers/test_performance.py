@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.db.models.functions import Now
 
-from ledger.claims import STORED_FAILURE, Grant
+from ledger.claims import Grant
 from ledger.models import Attempt
 from ledger.states import AttemptOutcome, EnforcementClass
 from tests.workers.told import Told, told, tool_of_the_told_sink
@@ -223,7 +223,7 @@ def test_a_failure_the_sink_keeps_under_the_key_is_not_asked_for_again(world: Wo
     told.answer = Uncertain("500: replayed", stored=True)
     first = first_grant(world)
     assert carry_out(first)[1] == "outcome_unknown"
-    assert attempts(first)[-1].note == STORED_FAILURE
+    assert (attempts(first)[-1].note, attempts(first)[-1].answer_stored) == ("500: replayed", True)
     make_due()
     (grant,) = take_over(worker=WORKER)
     assert carry_out(grant)[1] == "outcome_unknown"
@@ -233,7 +233,7 @@ def test_a_failure_the_sink_keeps_under_the_key_is_not_asked_for_again(world: Wo
 
 def test_a_sink_of_our_own_settles_by_itself_whatever_the_window(world: World, told: Told) -> None:
     tool_of_the_told_sink(world, "owned", EnforcementClass.OWNED_WRITE)
-    recorded(claimed(world, action="owned"), AttemptOutcome.UNCERTAIN, note=STORED_FAILURE)
+    recorded(claimed(world, action="owned"), AttemptOutcome.UNCERTAIN, answer_stored=True)
     with triggers_off():
         Attempt.objects.update(started_at=Now() - timedelta(days=9))
     (grant,) = take_over(worker=WORKER)
@@ -368,6 +368,19 @@ def test_a_sink_that_names_a_time_is_given_it(
     waited = perform(grant, lease_of(grant), worker=WORKER).wait
     assert waited is not None
     assert waited >= least
+
+
+def test_a_sink_that_asks_for_a_century_is_given_an_hour(world: World, told: Told) -> None:
+    told.answer = Busy("429", retry_after=3e9)
+    grant = first_grant(world)
+    assert perform(grant, lease_of(grant), worker=WORKER).wait == 3600.0
+
+
+def test_an_answer_that_cannot_be_reported_is_uncertain(world: World, told: Told) -> None:
+    told.answer = Receipt(reference=None, status="succeeded")  # type: ignore[arg-type]
+    grant = first_grant(world)
+    said = perform(grant, lease_of(grant), worker=WORKER)
+    assert (said.outcome, said.state, said.sent) == ("uncertain", "outcome_unknown", True)
 
 
 def test_a_final_answer_waits_for_nothing(world: World, told: Told) -> None:

@@ -381,3 +381,21 @@ def test_a_worker_that_took_over_from_itself_records_by_its_newest_token(
     assert operation(stalled).state == "committed"
     assert [attempt.outcome for attempt in attempts(stalled)] == ["superseded", "committed"]
     assert [(kept.token, kept.outcome) for kept in Evidence.objects.all()] == [(stalled.token, "uncertain")]
+
+
+def test_a_recording_alone_that_is_refused_is_unknown_and_its_evidence_kept(world: World) -> None:
+    first, second = granted(world, 2)
+    outcomes.record([report(first, reference="re_1")])
+    outcomes.record([report(second, reference="re_1")])
+    assert (operation(second).state, case_of(second).state) == ("outcome_unknown", "unknown")
+    assert Evidence.objects.get(operation_id=second.order_id).reference == "re_1"
+    assert Finding.objects.get().subject == second.subject
+
+
+def test_another_effect_than_late_evidence_named_is_a_finding(world: World) -> None:
+    stalled, successor = taken_over(world)
+    outcomes.record([report(stalled, reference="re_first")])
+    assert not Finding.objects.exists()
+    outcomes.record([report(successor, worker="worker-b", reference="re_second")])
+    found = Finding.objects.get()
+    assert (found.kind, found.subject, found.detail["reference"]) == ("twice", successor.subject, "re_second")

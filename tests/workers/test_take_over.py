@@ -6,7 +6,7 @@ import pytest
 from django.db.models.functions import Now
 
 from ledger import clock
-from ledger.claims import STORED_FAILURE, Grant
+from ledger.claims import Grant
 from ledger.models import Attempt, Finding, Operation
 from ledger.states import AttemptOutcome, ControlEventKind, OperationState
 from tests.worlds import (
@@ -265,13 +265,13 @@ def test_an_attempt_that_sent_nothing_opens_no_key_window(world: World) -> None:
     assert third.key_window_left > 86_390
 
 
-def test_a_stored_failure_is_remembered(world: World) -> None:
-    recorded(claimed(world), AttemptOutcome.UNCERTAIN, note=STORED_FAILURE)
+def test_a_answer_stored_is_remembered(world: World) -> None:
+    recorded(claimed(world), AttemptOutcome.UNCERTAIN, answer_stored=True)
     (second,) = take_over()
-    assert second.stored_failure
+    assert second.answer_stored
     recorded(second, AttemptOutcome.UNCERTAIN)
     (third,) = take_over()
-    assert third.stored_failure
+    assert third.answer_stored
 
 
 def test_waits_for_a_sink_in_progress_are_counted(world: World) -> None:
@@ -286,14 +286,14 @@ def test_waits_for_a_sink_in_progress_are_counted(world: World) -> None:
 
 def test_a_first_grant_has_no_history(world: World) -> None:
     grant = claimed(world)
-    assert (grant.stored_failure, grant.in_progress_count, grant.key_window_left) == (False, 0, None)
+    assert (grant.answer_stored, grant.in_progress_count, grant.key_window_left) == (False, 0, None)
 
 
 def test_histories_are_kept_apart(world: World) -> None:
     other = new_world()
-    recorded(claimed(world), AttemptOutcome.UNCERTAIN, note=STORED_FAILURE)
+    recorded(claimed(world), AttemptOutcome.UNCERTAIN, answer_stored=True)
     recorded(claimed(other), AttemptOutcome.NOT_SENT)
     by_tenant = {grant.tenant_id: grant for grant in take_over()}
-    assert by_tenant[world.tenant.pk].stored_failure
-    assert not by_tenant[other.tenant.pk].stored_failure
+    assert by_tenant[world.tenant.pk].answer_stored
+    assert not by_tenant[other.tenant.pk].answer_stored
     assert not by_tenant[other.tenant.pk].maybe_sent
