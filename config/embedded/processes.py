@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from config.embedded.errors import NotReady
 
 TETHER = Path(__file__).with_name("tether.py")
 POLL = 0.02  # seconds between two looks at a process
+LAST_MOMENT = 2.0  # seconds for what SIGKILL has ended to be gone
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -109,6 +112,17 @@ class Process:
             time.sleep(POLL)
         self.signal_group(signal.SIGKILL)
         self._popen.wait()
+        # Its own children are not ours to reap, and a killed process takes its moment to go.
+        deadline = time.monotonic() + LAST_MOMENT
+        while self._has_live_group() and time.monotonic() < deadline:
+            time.sleep(POLL)
+
+    def _has_live_group(self) -> bool:
+        try:
+            os.killpg(self.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return any(_is_live_in(process, self.pid) for process in psutil.process_iter())
 
     def _spawn(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         program = self.program
@@ -125,6 +139,13 @@ class Process:
 
     def _not_ready(self, reason: str) -> NotReady:
         return NotReady(self.program.name, reason, self.log, last_lines(self.log))
+
+
+def _is_live_in(process: psutil.Process, group: int) -> bool:
+    try:
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, ProcessLookupError):
+        return False
 
 
 def stop_all(processes: Iterable[Process]) -> None:
