@@ -32,7 +32,7 @@ def folder_of_static_files() -> None:
 def django_db_setup(django_db_setup: None) -> None:
     """Lets tests that commit clean up after themselves, in spite of the tables that refuse to forget."""
     # On the class: while an event loop runs in a thread, Django gives it a connection of its own.
-    DatabaseOperations.sql_flush = _delete_without_triggers  # type: ignore[method-assign]
+    DatabaseOperations.sql_flush = _delete_without_triggers  # type: ignore[assignment,method-assign]
     # Django makes these rows again after every such test; we never take them away.
     post_migrate.disconnect(create_contenttypes)
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")

@@ -157,7 +157,7 @@ def _amounts_to(grant: Grant, done: _Done) -> tuple[AttemptOutcome, OperationSta
         case Fenced():
             return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "fenced"
         case Uncertain():
-            return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "no_answer"
+            return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "no_clear_answer"
 
 
 def _wait(grant: Grant, answer: Answer) -> float:

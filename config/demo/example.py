@@ -22,7 +22,7 @@ from django.db import transaction
 
 from config.demo.clients import AgentClient, ReviewerClient
 from config.demo.seed import Organisation, organisation
-from ledger import operations, tools
+from ledger import clock, operations, tools
 from ledger.models import Attempt, ControlEvent, Evidence, Operation, Resource
 from ledger.operations import FingerprintConflict
 from ledger.states import ControlEventKind
@@ -69,7 +69,9 @@ class Example:
     def _set_the_scene(self) -> None:
         label = secrets.token_hex(4)
         self.organisation = organisation(
-            f"Worked example {label} (demo)", label=f"example-{label}", handles=("reviewer", "admin")
+            f"Example of {clock.now():%H:%M:%S} (demo)",
+            label=f"example-{label}",
+            handles=("reviewer", "admin"),
         )
         operations.resource_named(tenant_id=self.organisation.tenant.pk, name=TARGET)
         Resource.objects.filter(tenant=self.organisation.tenant, name=TARGET).update(token=FENCE)

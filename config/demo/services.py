@@ -8,6 +8,8 @@ from pathlib import Path
 import psycopg
 from django.conf import settings
 from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 from config.embedded import ports, postgres
 from config.embedded.processes import Program
@@ -43,9 +45,16 @@ def running() -> Iterator[Supervisor]:
         server.create_database("refund_ledger")
         with psycopg.connect(settings.REFUND_LEDGER_URL) as ledger:
             ledger.execute(owned_ledger.SCHEMA.read_bytes())
-        call_command("migrate", verbosity=0)
+        if _unmigrated():
+            call_command("migrate", verbosity=0)
         supervisor.start(web(), *(worker(name, directory) for name in WORKERS), beat(directory))
         yield supervisor
+
+
+def _unmigrated() -> bool:
+    """Whether the tables are not those of this code yet; to ask costs a fraction of migrating to no effect."""
+    executor = MigrationExecutor(connection)
+    return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def sandbox(directory: Path) -> Program:
@@ -83,6 +92,7 @@ def web() -> Program:
             "--threads",
             "8",
             "--no-control-socket",
+            "--preload",
         ),
         directory=settings.BASE_DIR,
         environment=environment(),

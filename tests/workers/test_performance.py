@@ -93,10 +93,10 @@ FIRST: list[tuple[Answer | Exception, tuple[str, str, str, str | None]]] = [
     (InProgress("409"), ("in_progress", "started", "executing", None)),
     (Refused("no_funds", "402"), ("refused", "failed_before_commit", "failed", "no_funds")),
     (Refused("no_funds", "402", final=True), ("refused", "failed_before_commit", "failed", "no_funds")),
-    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
-    (Uncertain("500", stored=True), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
+    (Uncertain("500", stored=True), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
     (Fenced("483"), ("uncertain", "outcome_unknown", "unknown", "fenced")),
-    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
 ]
 REPEAT_OF_UNKNOWN: list[tuple[Answer | Exception, tuple[str, str, str, str | None]]] = [
     (RECEIPT, ("committed", "committed", "executed", None)),
@@ -105,9 +105,9 @@ REPEAT_OF_UNKNOWN: list[tuple[Answer | Exception, tuple[str, str, str, str | Non
     (InProgress("409"), ("in_progress", "outcome_unknown", "unknown", "in_progress")),
     (Refused("already", "400"), ("refused", "outcome_unknown", "unknown", "refused_on_repeat")),
     (Refused("no_funds", "402", final=True), ("refused", "failed_before_commit", "failed", "no_funds")),
-    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
     (Fenced("483"), ("uncertain", "outcome_unknown", "unknown", "fenced")),
-    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
 ]
 REPEAT_OF_STARTED: list[tuple[Answer | Exception, tuple[str, str, str, str | None]]] = [
     (RECEIPT, ("committed", "committed", "executed", None)),
@@ -115,14 +115,14 @@ REPEAT_OF_STARTED: list[tuple[Answer | Exception, tuple[str, str, str, str | Non
     (Busy("429"), ("busy", "outcome_unknown", "unknown", None)),
     (InProgress("409"), ("in_progress", "started", "executing", None)),
     (Refused("already", "400"), ("refused", "outcome_unknown", "unknown", "refused_on_repeat")),
-    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (Uncertain("reset"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
     (Fenced("483"), ("uncertain", "outcome_unknown", "unknown", "fenced")),
 ]
 FOUND: list[tuple[Found | Exception, tuple[str, str, str, str | None]]] = [
     (RECEIPT, ("committed", "committed", "executed", None)),
-    (Uncertain("503"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (Uncertain("503"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
     (Fenced("483"), ("uncertain", "outcome_unknown", "unknown", "fenced")),
-    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_answer")),
+    (OSError("broken"), ("uncertain", "outcome_unknown", "unknown", "no_clear_answer")),
 ]
 
 

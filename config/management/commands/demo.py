@@ -23,7 +23,10 @@ class Command(BaseCommand):
                 found = self._handles()
                 _invite(found, self._play())
                 self._welcome(found)
-                supervisor.watch()
+                try:
+                    supervisor.watch()
+                finally:
+                    self.stdout.write("Stopping…")
         except EmbeddedServiceError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
