@@ -9,6 +9,7 @@ As with the original, a reader that is killed takes the message in its hand with
 only a doorbell can bear that.
 """
 
+import base64
 import fcntl
 import logging
 import os
@@ -109,18 +110,38 @@ def _take(file: Path) -> str | None:
         file.rename(in_hand)
     except FileNotFoundError:
         return None
-    text = in_hand.read_text()
+    text = in_hand.read_text(errors="replace")
     in_hand.unlink()
     return text
 
 
 def _read(text: str) -> Any:
+    """The message, or None for one that no sender of ours wrote: what reads it further on would end the worker."""
     try:
-        return loads(text)
-    except ValueError:
+        message = loads(text)
+        _require_form(message)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         # A power cut can keep the name and lose the content. The sweep finds the work without it.
         logger.warning("A queue message was unreadable and is dropped: %.80r", text)
         return None
+    return message
+
+
+def _require_form(message: Any) -> None:
+    """Raises one of the errors above unless this is an envelope as kombu writes it, with a body as Celery reads it."""
+    properties, headers = message["properties"], message["headers"]
+    words = [message["content-type"], message["content-encoding"], properties["delivery_tag"]]
+    if not all(isinstance(word, str) for word in words) or properties["body_encoding"] != "base64":
+        raise ValueError
+    if not isinstance(properties["delivery_info"]["exchange"], str) or not isinstance(headers, dict):
+        raise TypeError
+    body = base64.b64decode(message["body"], validate=True)
+    if "task" in headers:
+        positional, named, embedded = loads(body.decode(message["content-encoding"]))
+        if not (
+            isinstance(positional, list) and isinstance(named, dict) and isinstance(embedded, dict | None)
+        ):
+            raise TypeError
 
 
 @contextmanager

@@ -1,3 +1,4 @@
+import base64
 import json
 import logging
 import subprocess
@@ -56,7 +57,43 @@ def test_an_unfinished_message_is_not_seen(connection: Connection, tmp_path: Pat
             queue.get_nowait()
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"half": '])
+def envelope(**changes: Any) -> str:
+    """A task's message as Celery sends it, but for the changes."""
+    properties = {
+        "delivery_tag": "t",
+        "delivery_info": {"exchange": "", "routing_key": "bell"},
+        "body_encoding": "base64",
+    }
+    body = base64.b64encode(b"[[], {}, {}]").decode()
+    headers = {"task": "workers.execute", "id": "i"}
+    message = {
+        "body": body,
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": headers,
+    }
+    return json.dumps({**message, "properties": properties, **changes})
+
+
+UNREADABLE = ["", "{", '{"half": ', "[]", '"x"', "{}", "null", "7", "[" * 100_000]
+FORGED = [
+    envelope(properties=None),
+    envelope(properties={"delivery_tag": 1}),
+    envelope(headers=None),
+    envelope(body=5),
+    envelope(body="no base64"),
+    envelope(body=base64.b64encode(b'{"a": 1}').decode()),
+    envelope(body=base64.b64encode(b"[1, 2, 3]").decode()),
+    envelope(**{"content-type": ["x"]}),
+    envelope(**{"content-encoding": "no such"}),
+]
+
+
+def test_a_task_as_celery_sends_it_is_well_formed() -> None:
+    assert broker._read(envelope()) is not None
+
+
+@pytest.mark.parametrize("content", [*UNREADABLE, *FORGED], ids=lambda content: content[:12])
 def test_an_unreadable_message_is_dropped_with_a_warning_and_the_next_one_is_read(
     content: str, connection: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
