@@ -256,6 +256,9 @@ def _my_act(actor: Actor, case: Case, seen: Tag, acts: set[Act]) -> bool:
     return (
         case.revision == seen.revision + 1
         and Revision.objects.filter(
+            case=case, number=seen.revision, proposal__digest__startswith=seen.digest
+        ).exists()
+        and Revision.objects.filter(
             case=case, number=case.revision, act__in=acts, actor_kind=actor.kind, actor_id=actor.id
         ).exists()
     )

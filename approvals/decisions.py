@@ -84,7 +84,7 @@ def _decide(actor: Actor, case_id: int, seen: Tag, word: Word) -> Decided:
         )
     if case.agent.owner_id == actor.id and word.verdict in (Verdict.APPROVE, Verdict.RELEASE, Verdict.REOPEN):
         raise SelfApproval(case=case)
-    if _said_already(actor, case, seen, word):
+    if _said_already(actor, case, seen, word) and not _waits_to_be_counted(case):
         return Decided(case, replayed=True)
     cases.require_seen(case, seen)
     if word.digest != case.proposal.digest:
@@ -96,7 +96,9 @@ def _decide(actor: Actor, case_id: int, seen: Tag, word: Word) -> Decided:
 def _said_already(actor: Actor, case: Case, seen: Tag, word: Word) -> bool:
     """Whether this is the reviewer's own last word on that revision once more, and it still stands."""
     last = votes.last_word(case=case, revision=seen.revision, reviewer_id=actor.id)
-    if last is None or last.verdict != word.verdict or last.digest != word.digest:
+    if last is None or (last.verdict, last.digest) != (word.verdict, word.digest):
+        return False
+    if not word.digest.startswith(seen.digest):
         return False
     later = Revision.objects.filter(case=case, number__gt=seen.revision).order_by("number")
     states = list(later.values_list("state", flat=True))
@@ -125,9 +127,18 @@ def _approve(case: Case, actor: Actor, word: Word) -> None:
         raise Disputed(case=case)
     _require_what_the_tier_asks(case, word)
     _vote(case, actor, word)
-    approvals = votes.standing_approvals([(case.pk, case.revision)])[case.pk]
-    if len(approvals) >= case.proposal.policy.approvals_required:
+    if _quorum_is_complete(case):
         _complete(case, actor, word)
+
+
+def _quorum_is_complete(case: Case) -> bool:
+    approvals = votes.standing_approvals([(case.pk, case.revision)])[case.pk]
+    return len(approvals) >= case.proposal.policy.approvals_required
+
+
+def _waits_to_be_counted(case: Case) -> bool:
+    """Whether approvals are complete that were not when they were given: a reviewer has got the role back since."""
+    return case.state == CaseState.PENDING and _quorum_is_complete(case)
 
 
 def _require_what_the_tier_asks(case: Case, word: Word) -> None:

@@ -59,7 +59,10 @@ def measure_chunked(request: HttpRequest) -> None:
     if "CONTENT_LENGTH" in request.META or not request.META.get("wsgi.input_terminated"):
         return
     if request.META.get("HTTP_TRANSFER_ENCODING"):
-        body = request.META["wsgi.input"].read(MOST_BYTES + 1)
+        try:
+            body = request.META["wsgi.input"].read(MOST_BYTES + 1)
+        except Exception:  # noqa: BLE001  each server has its own words for a chunk that is none
+            raise MalformedBody("The chunked body is not well-formed.") from None
         request.META["CONTENT_LENGTH"] = str(len(body))
         request._stream = BytesIO(body)  # noqa: SLF001  where Django reads from
 

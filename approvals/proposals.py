@@ -19,6 +19,13 @@ from ledger.tools import Rendered
 
 _LENGTHS = {"reference": 100, "action": 50, "target": 200}
 _MOST_STEP = 2**31 - 1
+_HIDDEN = ("Cc", "Cf", "Zl", "Zp", "Co", "Cs", "Cn")
+# Of ordinary categories, and yet nothing to see: fillers, joiners, variation selectors (Default_Ignorable_Code_Point).
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | {
+    chr(code)
+    for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+    for code in range(first, last + 1)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ def _text_fault(text: str, most: int) -> str | None:
     if len(text) > most:
         return f"Must be at most {most} characters long."
     for character in text:
-        if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Co", "Cs", "Cn"):
+        if unicodedata.category(character) in _HIDDEN or character in _BLANK:
             return f"Must not contain the invisible character U+{ord(character):04X}."
     return None
 

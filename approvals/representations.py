@@ -91,7 +91,7 @@ _DECIDING = {
     Act.RETURNED: Verdict.REQUEST_CHANGES,
     Act.HELD: Verdict.HOLD,
 }
-_VOIDING = (Act.REVISED, Act.RELEASED, Act.REVOKED, Act.LAPSED, Act.REOPENED)
+_VOIDING = (Act.PROPOSED, Act.REVISED, Act.RELEASED, Act.REVOKED, Act.LAPSED, Act.REOPENED)
 
 
 def _decisions(shown: Sequence[Case]) -> dict[int, Json]:

@@ -12,6 +12,7 @@ from typing import Any
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from django.template.loader import select_template
 from rest_framework.exceptions import (
     AuthenticationFailed,
@@ -80,6 +81,12 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     ),
     BadRequest: Problem(
         400, "bad-request", "The request was not understood", "Nothing was written. Check address and fields."
+    ),
+    MultiPartParserError: Problem(
+        400,
+        "bad-request",
+        "The request was not understood",
+        "Nothing was written. The form is not well-formed.",
     ),
     UnreadablePostError: Problem(
         400, "bad-request", "The request was not understood", "The body ended before its announced length."

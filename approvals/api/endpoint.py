@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from django.db import connection, transaction
-from django.http import HttpRequest
 from django.utils.cache import patch_vary_headers
 from django.utils.http import parse_etags
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -27,18 +26,14 @@ class Endpoint(APIView):
     query_parameters: ClassVar[tuple[str, ...]] = ()
     """What a GET takes; anything else in a query is refused, so that a misspelt filter never lists everything."""
 
-    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """As DRF's, for bodies of unannounced length too."""
-        parsers.measure_chunked(request)
-        return super().initialize_request(request, *args, **kwargs)
-
     def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
         """JSON, whatever is asked for: there is nothing else."""
         return JSONRenderer(), JSONRenderer.media_type
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authenticates first, then reads the query."""
+        """Authenticates first, then reads the query, and how long the body is where nobody announced it."""
         super().initial(request, *args, **kwargs)
+        parsers.measure_chunked(request._request)  # noqa: SLF001  DRF wraps it, and reads the stream from it
         allowed = self.query_parameters if request.method in ("GET", "HEAD") else ()
         faults = [
             Fault(name, "Is not a parameter of this call." if name not in allowed else "Stands here twice.")

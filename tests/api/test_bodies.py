@@ -216,6 +216,19 @@ def chunked(body: bytes, *, ended_by_server: bool = True) -> Any:
     return request
 
 
+@pytest.mark.parametrize("error", [OSError("no more"), ValueError("zz"), RuntimeError("of some server")])
+def test_a_chunk_that_is_none_is_a_malformed_body(error: Exception) -> None:
+    class Broken(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise error
+
+    request = RequestFactory().generic("POST", "/api/v1/cases", HTTP_TRANSFER_ENCODING="chunked")
+    request.META.pop("CONTENT_LENGTH", None)
+    request.META |= {"wsgi.input": Broken(), "wsgi.input_terminated": True}
+    with pytest.raises(MalformedBody):
+        parsers.measure_chunked(request)
+
+
 def test_a_chunked_body_is_read_to_its_end_or_to_the_limit() -> None:
     assert chunked(b"[1]").read() == b"[1]"
     assert len(chunked(b" " * 5_000_000).read()) == parsers.MOST_BYTES + 1

@@ -43,6 +43,9 @@ def test_where_a_separator_stands_makes_another_action() -> None:
     "invisible",
     [
         "\x00",
+        "\u3164",
+        "\u2800",
+        "\ufe0f",
         "\n",
         "\x1b",
         "\x7f",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from accounts.models import Agent
+from accounts.models import Agent, Member
 from approvals.errors import AlreadyDecided, NotPermitted, StateForbids, VersionConflict
 from approvals.models import Case, Revision, Vote
 from approvals.states import CaseState, Verdict
@@ -332,3 +332,23 @@ def test_a_repeat_by_a_reviewer_who_has_lost_the_role_is_refused_before_it_is_an
     switch_off(world, "reviewer", "role")
     with pytest.raises(NotPermitted):
         say(Verdict.APPROVE, case, world.reviewer, seen=seen)
+
+
+def test_a_quorum_that_is_complete_again_is_counted_by_the_next_click(strict: World) -> None:
+    case = proposed(strict)
+    say(Verdict.APPROVE, case, strict.second_reviewer)
+    member = strict.member("second_reviewer")
+    switch_off(strict, "second_reviewer", "role")
+    say(Verdict.APPROVE, case, strict.reviewer)
+    assert current(case).state == "pending"
+    Member.objects.filter(pk=member.pk).update(roles=member.roles)
+    answer = say(Verdict.APPROVE, case, strict.reviewer)
+    assert (answer.case.state, answer.replayed) == ("approved", False)
+    assert say(Verdict.APPROVE, case, strict.reviewer, seen=Tag(1, case.proposal.digest[:8])).replayed
+
+
+def test_a_repeat_under_a_tag_that_was_never_given_is_a_conflict(world: World) -> None:
+    case = proposed(world)
+    say(Verdict.APPROVE, case, world.reviewer)
+    with pytest.raises(VersionConflict):
+        say(Verdict.APPROVE, case, world.reviewer, seen=Tag(1, "f" * 8))
