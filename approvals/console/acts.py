@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from approvals.console.entrance import Visitor
+from approvals.console.known import Holder
 from approvals.console.signatures import Quorum
 from approvals.models import Case
 from approvals.states import CaseState, Verdict
@@ -41,13 +42,14 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What decides which acts there are: the case, who looks, the votes, the database's clock, open findings."""
+    """What decides which acts there are: the case, who looks, the votes, the clock, what stands in the way."""
 
     case: Case
     visitor: Visitor
     quorum: Quorum
     now: datetime
     disputed: bool
+    waits_for: Holder | None = None
 
 
 def acts(here: Situation) -> list[Act]:
@@ -94,7 +96,9 @@ def _owned(here: Situation) -> str:
 def _why_not_approve(here: Situation) -> str:
     if owned := _owned(here):
         return owned
-    if here.quorum.has_my_approval:
+    if (
+        here.quorum.has_my_approval and here.quorum.missing
+    ):  # complete again, it takes one more click to be counted
         return f"You have approved this revision; it waits for {here.quorum.missing_words}."
     if here.case.proposal.expires_at <= here.now:
         return (
@@ -114,13 +118,21 @@ _WHY_NOT: Mapping[str, Callable[[Situation], str]] = {
 
 def bar_words(here: Situation, last_actor: str) -> str:
     """Said in the bar where no decision is about to be made; empty while one is."""
-    return _BAR_WORDS.get(CaseState(here.case.state), "").format(
+    words = _BAR_WORDS.get(CaseState(here.case.state), "")
+    if here.case.state == CaseState.APPROVED and here.waits_for:
+        words = _WAITS
+    return words.format(
         actor=last_actor,
         agent=here.case.agent.name,
         revision=here.case.revision,
         approvers=here.quorum.approvers,
     )
 
+
+_WAITS = (
+    "Approved by {approvers}, which made revision {revision}. "
+    "Another operation on the same resource is not settled."
+)
 
 _BAR_WORDS: Mapping[CaseState, str] = {
     CaseState.RETURNED: "{actor} asked for changes. It is {agent}’s turn.",

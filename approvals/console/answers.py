@@ -83,10 +83,15 @@ def what_is_known(here: Circumstances) -> Answer:
             return Answer("It did not happen", _failed(here))
         case OperationState.STARTED if not here.known.lease_over:
             return _started(here)
-    return Answer("We do not know if it happened", _unknown(here))
+    return Answer(_NOT_KNOWN, _unknown(here))
+
+
+_NOT_KNOWN = "We do not know if it happened"
 
 
 def _waiting(here: Circumstances) -> str:
+    if here.known.waits_for:  # the page goes on to say what it waits for, with a link
+        return "Nothing has been sent."
     if here.due_at > here.now:
         return f"Nothing has been sent. Something it needs is not free; it is looked at again at {_time(here.due_at)}."
     return "Nothing has been sent. The next free worker takes it."
@@ -148,6 +153,14 @@ def _last_word(here: Circumstances) -> str:
     said = f"Attempt {last.number} ended without a clear answer" if last else "Nobody has reported"
     note = f": {last.note}" if last and last.note else "."
     return f"{said}{note}" if note.endswith((".", "!", "?")) else f"{said}{note}."
+
+
+def what_is_missing(here: Circumstances) -> str:
+    """Said of an unknown outcome that a person may have to settle: that there is no page for it yet."""
+    by_itself = here.known.operation.order.tool_version.enforcement == EnforcementClass.OWNED_WRITE
+    if by_itself or what_is_known(here).short != _NOT_KNOWN:
+        return ""
+    return f"This version cannot record a person’s word yet; the sink is asked again {_next(here)}."
 
 
 # Is it safe to send again?

@@ -61,7 +61,14 @@ def context(
         shown, visitor, approved_revision=last.operation.order.approved_revision if last else None
     )
     findings = _findings(shown)
-    here = Situation(shown, visitor, quorum, clock.now(), disputed=bool(findings))
+    here = Situation(
+        shown,
+        visitor,
+        quorum,
+        clock.now(),
+        disputed=bool(findings),
+        waits_for=last.waits_for if last else None,
+    )
     offered = acts.acts(here)
     revisions = revisions_of(shown)
     way = _way(request, visitor, shown)
@@ -199,6 +206,6 @@ def _newer_region(request: HttpRequest, visitor: Visitor, shown: Case) -> HttpRe
 
 def _operation_region(request: HttpRequest, visitor: Visitor, shown: Case) -> HttpResponse:
     last: Known | None = newest_of_case(visitor.tenant_id, shown.pk)
-    if last is not None and request.GET.get("seen") == last.tag:
+    if last is None or request.GET.get("seen") == last.tag:
         return HttpResponse(status=204)
     return render(request, "approvals/partials/_operation.html", {"case": shown, "operation": last})

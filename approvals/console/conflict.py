@@ -48,7 +48,10 @@ def conflict_page(
 def _who_came_first(case: Case, reviewed: int) -> dict[str, Any]:
     """Who changed what since, and when: new content before anything else, else the last write."""
     since = Revision.objects.filter(case=case, number__gt=reviewed, number__lte=case.revision)
-    last = since.filter(act=Act.REVISED).order_by("-number").first() or since.order_by("-number").first()
+    last = (
+        since.filter(act__in=[Act.PROPOSED, Act.REVISED]).order_by("-number").first()
+        or since.order_by("-number").first()
+    )
     if last is None:
         return {"why": "The page you decided on was not of this case as it is stored. Read the case again."}
     return {"who": who_of(last), "act": did(last.act), "made": last.number, "at": last.at}

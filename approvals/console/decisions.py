@@ -31,7 +31,7 @@ from approvals.errors import (
 from approvals.models import Case
 from approvals.states import Verdict
 from approvals.tags import Tag
-from ledger.money import MalformedAmount, format_amount, parse_amount
+from ledger.money import MalformedAmount, format_money, parse_amount
 
 _LONGEST_REASON = 2000  # characters; what the API takes, too
 
@@ -133,10 +133,12 @@ def _form_faults(verdict: str, reason: str, reason_code: str) -> dict[str, str]:
 
 def _minor_units(typed: str, shown: Case) -> int | None:
     """The typed amount; None where it is none, which a tier that asks for it refuses."""
-    if shown.proposal.currency is None:
+    currency = shown.proposal.currency
+    if currency is None:
         return None
     try:
-        return parse_amount(typed, shown.proposal.currency)
+        # The page shows the amount with its code, so it may be typed with it: with that code and no other.
+        return parse_amount(typed.removesuffix(f" {currency}"), currency)
     except MalformedAmount:
         return None
 
@@ -171,7 +173,7 @@ def _refused(
 def _faults(error: Refusal, draft: Draft, shown: Case) -> dict[str, str]:
     if isinstance(error, ReasonRequired):
         return {"reason": f"{error} Nothing was recorded."}
-    expected = format_amount(shown.proposal.amount_minor or 0, shown.proposal.currency or "")
+    expected = format_money(shown.proposal.amount_minor or 0, shown.proposal.currency or "")
     if not draft.typed_amount:
         return {"typed_amount": f"Type {expected}. Nothing was recorded."}
     if _minor_units(draft.typed_amount, shown) is None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
+from approvals.models import Case
 from ledger.models import Attempt, Evidence, Operation
 from ledger.states import NEVER_SENT, SETTLED, UNRESOLVED, AttemptOutcome, OperationState
 
@@ -46,12 +47,23 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """The operation another one waits for: until it is settled, it holds the resource that both would touch."""
+
+    id: int
+    reference: str
+    state: str
+    lease_over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """One operation with its attempts, and what they amount to."""
+    """One operation with its attempts, and what they amount to. ``waits_for``: why no worker can take it yet."""
 
     operation: Operation
     attempts: Sequence[Attempt]
     evidence: Sequence[Evidence]
+    waits_for: Holder | None = None
 
     @property
     def id(self) -> int:
@@ -138,7 +150,10 @@ class Known:
     def tag(self) -> str:
         """Changes with everything a page tells of it, so that a poll can be answered with nothing."""
         ended = sum(each.ended_at is not None for each in self.attempts)
-        return f"{self.state}-{len(self.attempts)}-{ended}-{len(self.evidence)}-{int(self.silent)}"
+        held_by = (
+            f"{self.waits_for.id}{self.waits_for.state}{self.waits_for.lease_over}" if self.waits_for else ""
+        )
+        return f"{self.state}-{len(self.attempts)}-{ended}-{len(self.evidence)}-{int(self.silent)}-{held_by}"
 
 
 def worker_named(name: str | None) -> str:
@@ -147,7 +162,7 @@ def worker_named(name: str | None) -> str:
 
 
 def known(operations: Sequence[Operation]) -> list[Known]:
-    """Operations with their attempts and evidence, in two queries however many there are."""
+    """Operations with their attempts and evidence, in two queries however many there are; two more if some wait."""
     ids = [each.order_id for each in operations]
     attempts: dict[int, list[Attempt]] = {id_: [] for id_ in ids}
     evidence: dict[int, list[Evidence]] = {id_: [] for id_ in ids}
@@ -155,7 +170,33 @@ def known(operations: Sequence[Operation]) -> list[Known]:
         attempts[attempt.operation_id].append(attempt)
     for piece in Evidence.objects.filter(operation__in=ids).order_by("pk"):
         evidence[piece.operation_id].append(piece)
-    return [Known(each, attempts[each.order_id], evidence[each.order_id]) for each in operations]
+    holders = _holders(operations)
+    return [
+        Known(each, attempts[each.order_id], evidence[each.order_id], holders.get(each.order_id))
+        for each in operations
+    ]
+
+
+def _holders(operations: Sequence[Operation]) -> Mapping[int, Holder]:
+    """By the number of the operation that waits: the one that holds its resource."""
+    waiting = {
+        each.order_id: each.resource.holder_id
+        for each in operations
+        if each.state == OperationState.NOT_STARTED and each.resource.holder_id is not None
+    }
+    if not waiting:
+        return {}
+    silent = ExpressionWrapper(SILENT, output_field=BooleanField())
+    rows = Operation.objects.filter(pk__in=set(waiting.values())).select_related("order")
+    holding = {each.order_id: each for each in rows.annotate(silent=silent)}
+    subjects = {each.order.subject for each in holding.values()}
+    references = dict(Case.objects.filter(pk__in=subjects).values_list("pk", "reference"))
+    return {id_: _holder(holding[holder], references) for id_, holder in waiting.items()}
+
+
+def _holder(holding: Any, references: Mapping[int, str]) -> Holder:
+    lease_over = holding.state == OperationState.STARTED and holding.silent
+    return Holder(holding.order_id, references[holding.order.subject], holding.state, lease_over)
 
 
 def newest_of_case(tenant_id: UUID, case_id: int) -> Known | None:

@@ -7,7 +7,7 @@ from django.shortcuts import render
 
 from approvals import representations, votes
 from approvals.console import lanes, signatures
-from approvals.console.answers import Circumstances, is_it_safe, what_is_known
+from approvals.console.answers import Circumstances, is_it_safe, what_is_known, what_is_missing
 from approvals.console.entrance import Visitor, page
 from approvals.console.history import control_in_words, source_in_words
 from approvals.console.known import Known, known, of_tenant
@@ -49,6 +49,7 @@ def _context(shown: Known, case: Case) -> dict[str, Any]:
         "approved": _approved(case, order.approved_revision),
         "answer": what_is_known(here),
         "safe": is_it_safe(here),
+        "missing": what_is_missing(here),
         "signs": signs,
         "guarantee": representations.guarantee(order.tool_version),
         "lanes": lanes.draw(shown, now),

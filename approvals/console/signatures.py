@@ -1,6 +1,6 @@
 """Who has given which word on a case: the votes, and the quorum as lines that wait to be signed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,10 +11,15 @@ from approvals.models import Case, Revision, Vote
 from approvals.states import OPEN, Act, CaseState, Verdict
 from approvals.templatetags.console import clock
 
+STALE = "stale"
+"""A newer revision has made it void."""
+TAKEN_BACK = "taken back"
+"""By its giver, on the same revision."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A vote as the page tells it; a stale one no longer counts, and is struck."""
+    """A vote as the page tells it; one that is ``over`` no longer counts and is struck, and the word says why."""
 
     who: str
     member_id: int
@@ -22,7 +27,7 @@ class Shown:
     revision: int
     at: datetime
     reason: str
-    stale: bool
+    over: str
     pk: int
 
 
@@ -47,7 +52,7 @@ class Quorum:
     @property
     def standing(self) -> list[Shown]:
         """Approvals that count, in the order in which they were given."""
-        counting = [each for each in self.votes if each.verdict == Verdict.APPROVE and not each.stale]
+        counting = [each for each in self.votes if each.verdict == Verdict.APPROVE and not each.over]
         return sorted(counting, key=lambda each: each.pk)
 
     @property
@@ -76,8 +81,16 @@ def quorum(case: Case, visitor: Visitor, *, approved_revision: int | None) -> Qu
     rows = list(Vote.objects.select_related("reviewer__user").filter(case=case).order_by("-pk"))
     deciding = _deciding_revision(case, approved_revision)
     current = _current(rows, deciding, case)
+    taken_back = {
+        (each.reviewer_id, each.revision): each.pk
+        for each in reversed(rows)
+        if each.verdict == Verdict.REVOKE
+    }
     return Quorum(
-        votes=[_shown(each, stale=each.pk not in current) for each in rows],
+        votes=[
+            _shown(each, over="" if each.pk in current else _over(each, deciding, taken_back))
+            for each in rows
+        ],
         required=case.proposal.policy.approvals_required,
         decided=case.state not in OPEN,
         mine=visitor.member.pk,
@@ -121,7 +134,23 @@ def _counts(case: Case, last_word: Vote, standing: set[int]) -> bool:
     return case.state in _APPROVED
 
 
-def _shown(vote: Vote, *, stale: bool) -> Shown:
+_MOVES_ON = (Verdict.REVOKE, Verdict.RELEASE, Verdict.REOPEN)
+"""What each of them did stays done, whatever comes after it."""
+
+
+def _over(vote: Vote, deciding: int, taken_back: Mapping[tuple[int, int], int]) -> str:
+    """Why a vote that is not current no longer counts; empty where what it did stays done.
+
+    ``taken_back``: by member and revision, the last vote that revoked one.
+    """
+    if vote.verdict in _MOVES_ON:
+        return ""
+    if vote.verdict == Verdict.APPROVE and taken_back.get((vote.reviewer_id, vote.revision), 0) > vote.pk:
+        return TAKEN_BACK
+    return STALE if vote.revision != deciding else "no longer counts"
+
+
+def _shown(vote: Vote, *, over: str) -> Shown:
     return Shown(
         who=str(vote.reviewer),
         member_id=vote.reviewer_id,
@@ -129,7 +158,7 @@ def _shown(vote: Vote, *, stale: bool) -> Shown:
         revision=vote.revision,
         at=vote.at,
         reason=vote.reason,
-        stale=stale,
+        over=over,
         pk=vote.pk,
     )
 
@@ -140,17 +169,20 @@ def lines(case: Case, quorum: Quorum, visitor: Visitor, *, mine_open: bool) -> l
         Line("signed", each.who, f"revision {each.revision}, {clock(each.at)}") for each in quorum.standing
     ]
     proposed = Line("agent", case.agent.name, f"proposed revision {content_revision(case)}")
-    return [proposed, *_stale(quorum), *signed, *_open(quorum, visitor, mine_open=mine_open)]
+    return [proposed, *_over_lines(quorum), *signed, *_open(quorum, visitor, mine_open=mine_open)]
 
 
-def _stale(quorum: Quorum) -> list[Line]:
-    """The last approval of each person that no longer counts, unless the same person has signed anew."""
-    signed = {each.member_id for each in quorum.standing}
-    found: dict[int, Line] = {}
+def _over_lines(quorum: Quorum) -> list[Line]:
+    """The last approval of each person if it no longer counts; one that was taken back is as if never signed."""
+    last: dict[int, Shown] = {}
     for each in quorum.votes:
-        if each.stale and each.verdict == Verdict.APPROVE and each.member_id not in signed:
-            found.setdefault(each.member_id, Line("stale", each.who, f"revision {each.revision}, stale"))
-    return list(found.values())
+        if each.verdict == Verdict.APPROVE:
+            last.setdefault(each.member_id, each)
+    return [
+        Line("stale", each.who, f"revision {each.revision}, {each.over}")
+        for each in last.values()
+        if each.over and each.over != TAKEN_BACK
+    ]
 
 
 def _open(quorum: Quorum, visitor: Visitor, *, mine_open: bool) -> list[Line]:

@@ -256,6 +256,12 @@ def state_says(state: str, lease_over: bool = False) -> str:
     return look(state, lease_over).says
 
 
+@register.simple_tag
+def state_word(state: str, lease_over: bool = False) -> str:
+    """Give the word that belongs to a state, for the middle of a sentence."""
+    return look(state, lease_over).word.lower()
+
+
 def look(state: str, lease_over: bool = False) -> Look:
     """Find how a state is drawn."""
     if state == "started" and lease_over:

@@ -23,7 +23,8 @@ function say(words) {
 function openPanel(panel) {
   if (panel.open) panel.close();
   panel.showModal();
-  one("[autofocus], textarea, input:not([type=hidden])", panel)?.focus();
+  const wanted = ["[autofocus], [aria-invalid]", "[required]", "textarea, input:not([type=hidden])"];
+  wanted.map((selector) => one(selector, panel)).find(Boolean)?.focus();
 }
 
 document.addEventListener("click", (event) => {

@@ -12,6 +12,7 @@ from django.db import connection
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from accounts.models import Member, Tenant
 from approvals.models import Case, Vote
 from approvals.states import CaseState
 from ledger.models import Operation
@@ -140,10 +141,10 @@ def test_two_reviewers_approve_with_reason_and_typed_amount(
         panel.get_by_label("Type the amount").fill("125.00")
         panel.get_by_label("Reason").fill("Checked with the carrier.")
         page.get_by_role("button", name="Approve revision 1").click()
-        expect(page.get_by_text("125.00 is not 1,250.00. Nothing was recorded.")).to_be_visible()
+        expect(page.get_by_text("125.00 is not 1,250.00 EUR. Nothing was recorded.")).to_be_visible()
         expect(panel.get_by_label("Reason")).to_have_value("Checked with the carrier.")
 
-        panel.get_by_label("Type the amount").fill("1,250.00")
+        panel.get_by_label("Type the amount").fill("1,250.00 EUR")
         page.get_by_role("button", name="Approve revision 1").click()
         expect(page.get_by_role("status").filter(has_text="is recorded")).to_contain_text(expected)
     assert (current(case).state, operations(case)) == (CaseState.APPROVED, 1)
@@ -246,6 +247,49 @@ def test_a_newer_revision_turns_the_bar_off_while_one_reads(browser: Browser, wo
     expect(page.get_by_role("dialog")).to_have_count(0)
     bar.get_by_role("link", name="Load revision 2").click()
     expect(bar).to_contain_text("You approve revision 2: refund 125.00 EUR")
+
+
+def test_a_panel_begins_at_the_first_field_it_asks_for(browser: Browser, world: World) -> None:
+    page = browser.open(f"/cases/{worlds.proposed(world).pk}/")
+    page.keyboard.press("r")
+    expect(page.get_by_role("dialog").get_by_label("Because")).to_be_focused()
+
+
+LONG_NAME = "Worked example 5f30712b (demo) of a rather long name"
+STICKS_OUT = """(panel) => [...panel.querySelectorAll(':not([type=hidden])')].filter((each) => {
+    const [inner, outer] = [each.getBoundingClientRect(), panel.getBoundingClientRect()];
+    return inner.right > outer.right || inner.left < outer.left || each.scrollWidth > each.clientWidth + 1;
+}).map((each) => each.outerHTML)"""
+
+
+@pytest.mark.parametrize("width", [1280, *PHONES])
+def test_a_long_name_of_an_organisation_stays_inside_the_menu(
+    browser: Browser, world: World, width: int
+) -> None:
+    other = worlds.new_world()
+    Tenant.objects.filter(pk__in=[world.tenant.pk, other.tenant.pk]).update(name=LONG_NAME)
+    Member.objects.filter(pk=other.member("reviewer").pk).update(user=world.member("reviewer").user)
+    page = browser.open("/", viewport={"width": width, "height": 800})
+    page.locator(".me").click()
+    menu = page.locator(".top .menu > div")
+    expect(menu.get_by_role("button", name=LONG_NAME)).to_be_visible()
+    assert menu.evaluate(STICKS_OUT) == []
+    box = menu.bounding_box()
+    assert box
+    assert box["x"] >= 0
+    assert page.evaluate(WIDER_THAN_THE_SCREEN) <= 0
+
+
+@pytest.mark.parametrize("width", [1280, *PHONES])
+def test_the_page_of_errors_is_a_sheet_with_a_way_back(browser: Browser, width: int) -> None:
+    page = browser.open("/docs/errors", viewport={"width": width, "height": 800})
+    sheet = page.get_by_role("main").bounding_box()
+    assert sheet
+    assert sheet["width"] <= 44 * 16
+    assert abs(sheet["x"] * 2 + sheet["width"] - width) < 20
+    assert page.evaluate(WIDER_THAN_THE_SCREEN) <= 0
+    page.get_by_role("link", name="Open the console").click()
+    expect(page.get_by_role("heading", name="Review queue")).to_be_visible()
 
 
 def test_an_open_panel_is_not_disturbed_by_news(browser: Browser, world: World) -> None:
@@ -379,6 +423,7 @@ def lived_in(world: World) -> list[str]:
         f"/operations/{operation.order_id}/",
         "/search/?q=184",
         "/cases/0/",
+        "/docs/errors",
     ]
 
 

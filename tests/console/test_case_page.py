@@ -130,6 +130,62 @@ def test_a_vote_on_an_older_revision_stays_visible_and_struck() -> None:
     assert "1 of 2, waits for you" in words(page)
 
 
+def who_else(page: str) -> str:
+    return words(page.partition("<h2>Who else</h2>")[2].partition("</section>")[0])
+
+
+def test_a_vote_taken_back_before_the_quorum_is_struck_and_leaves_no_signature() -> None:
+    world = worlds.new_world(approvals_required=2)
+    case = worlds.proposed(world)
+    worlds.approve(case, world.second_reviewer)
+    worlds.say(Verdict.REVOKE, case, world.second_reviewer)
+
+    page = at_the_console(world).case(case)
+
+    assert "<s>Approved</s> revision 1 · taken back" in page
+    assert "Revoked · revision 1" in page
+    assert "stale" not in who_else(page)
+    assert 'data-sign="stale"' not in page
+    assert "1 of 2, waits for you" in words(page)
+    assert "One more reviewer" in words(page)
+
+    worlds.approve(case, world.second_reviewer)
+    again = at_the_console(world).case(case)
+    assert again.count("<s>Approved</s>") == 1
+    assert "2 of 2, waits for you" in words(again)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "struck", "stands"),
+    [
+        (Verdict.HOLD, None, "", "Held · revision 1"),
+        (Verdict.HOLD, Verdict.RELEASE, "Held revision 1 · stale", "Released · revision 2"),
+        (Verdict.REJECT, Verdict.REOPEN, "Rejected revision 1 · stale", "Reopened · revision 2"),
+        (Verdict.APPROVE, Verdict.REVOKE, "Approved revision 1 · stale", "Revoked · revision 2"),
+    ],
+)
+def test_what_a_vote_did_is_not_struck_while_it_stands(
+    first: Verdict, then: Verdict | None, struck: str, stands: str, world: World
+) -> None:
+    case = worlds.proposed(world)
+    worlds.say(first, case, world.second_reviewer)
+    if then is not None:
+        worlds.say(then, case, world.second_reviewer)
+
+    told = who_else(at_the_console(world).case(case))
+
+    assert stands in told
+    assert struck in told
+    assert told.count("stale") == bool(struck)
+
+
+def test_only_an_open_case_waits_for_a_vote(world: World) -> None:
+    case = worlds.proposed(world)
+    assert "Nobody has voted yet." in who_else(at_the_console(world).case(case))
+    worlds.withdrawn(world, case)
+    assert who_else(at_the_console(world).case(case)).strip() == "Nobody voted."
+
+
 def test_the_story_tells_every_revision_vote_refusal_and_operation_once() -> None:
     world = worlds.new_world(approvals_required=2)
     case, first = worlds.proposed(world), at_the_console(world)
@@ -304,3 +360,9 @@ def test_raw_parameters_are_whole(world: World) -> None:
     page = at_the_console(world).case(case)
     stored = json.loads(case.proposal.material)["parameters"]
     assert all(name in page for name in stored)
+
+
+def test_the_operation_region_of_a_case_without_an_operation_is_empty(world: World) -> None:
+    reviewer = at_the_console(world)
+    answer = reviewer.open(f"/cases/{worlds.proposed(world).pk}/", region="operation")
+    assert answer.status_code == 204

@@ -440,16 +440,31 @@ def test_a_reason_is_asked_for_in_the_panel_and_the_chosen_one_is_kept(verdict: 
     assert nothing_changed(case, 0)
 
 
+@pytest.mark.parametrize("typed", ["1,250.00", "1250.00", "1,250.00 EUR", "1250 EUR", " 1,250.00 EUR "])
+def test_the_amount_is_accepted_as_the_hint_writes_it_with_or_without_its_currency(typed: str) -> None:
+    world = worlds.new_world(tier=3)
+    case, reviewer = worlds.proposed(world), at_the_console(world)
+    assert "Must read 1,250.00 EUR; the currency may be left out." in words(reviewer.case(case))
+
+    answer = reviewer.decide(case, "approve", typed_amount=typed, reason=WHY)
+
+    assert (answer.status_code, current(case).state) == (303, CaseState.APPROVED)
+
+
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
-        ("", "Type 1,250.00."),
-        ("125.00", "125.00 is not 1,250.00."),
-        ("1250.001", "“1250.001” is no amount; it must read 1,250.00."),
-        ("1.250,00", "“1.250,00” is no amount; it must read 1,250.00."),
-        ("１２５０", "“１２５０” is no amount; it must read 1,250.00."),
-        ("-1250", "“-1250” is no amount; it must read 1,250.00."),
-        ("1_250", "“1_250” is no amount; it must read 1,250.00."),
+        ("", "Type 1,250.00 EUR."),
+        ("125.00", "125.00 is not 1,250.00 EUR."),
+        ("1250.001", "“1250.001” is no amount; it must read 1,250.00 EUR."),
+        ("1.250,00", "“1.250,00” is no amount; it must read 1,250.00 EUR."),
+        ("１２５０", "“１２５０” is no amount; it must read 1,250.00 EUR."),
+        ("-1250", "“-1250” is no amount; it must read 1,250.00 EUR."),
+        ("1,250.00 USD", "“1,250.00 USD” is no amount; it must read 1,250.00 EUR."),
+        ("1,250.00 eur", "“1,250.00 eur” is no amount; it must read 1,250.00 EUR."),
+        ("EUR", "“EUR” is no amount; it must read 1,250.00 EUR."),
+        ("125.00 EUR", "125.00 EUR is not 1,250.00 EUR."),
+        ("1_250", "“1_250” is no amount; it must read 1,250.00 EUR."),
     ],
 )
 def test_another_amount_than_the_proposals_is_refused_with_both(typed: str, told: str) -> None:

@@ -204,3 +204,8 @@ def test_an_inactive_person_is_signed_out_at_the_next_page(world: World) -> None
 def test_a_session_names_its_member_as_the_interface_for_programs_reads_it(world: World) -> None:
     reviewer: Person = at_the_console(world)
     assert reviewer.client.get("/api/v1/cases").status_code == 200
+
+
+def test_a_form_that_is_no_form_is_a_bad_request(client: Client) -> None:
+    refused = client.generic("POST", "/sign-in/", b"x", content_type="multipart/form-data; boundary=")
+    assert refused.status_code == 400

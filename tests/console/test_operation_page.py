@@ -6,7 +6,7 @@ import pytest
 
 from approvals.models import Case, Proposal
 from ledger.claims import Grant
-from ledger.models import Attempt, Operation
+from ledger.models import Attempt, Operation, Resource
 from ledger.states import AttemptOutcome
 from tests import worlds
 from tests.console.doors import at_the_console, words
@@ -68,6 +68,57 @@ def test_not_started(world: World) -> None:
     assert "Safe to send again? Not needed. It has not been sent a first time." in told
 
 
+def held(world: World, outcome: AttemptOutcome | None = None) -> tuple[Operation, Case]:
+    """The operation that holds a resource, and a newly approved case that needs the same one."""
+    holding = worlds.claimed(world, "1838", target="order:90838")
+    if outcome is not None:
+        after(holding, outcome)
+    waiting = worlds.approved(world, "1843", target="order:90838")
+    assert not worlds.claim()
+    return worlds.operation(holding), waiting
+
+
+@pytest.mark.parametrize(("outcome", "word"), [(None, "started"), (AttemptOutcome.UNCERTAIN, "unknown")])
+def test_an_operation_whose_resource_is_held_names_the_one_it_waits_for(
+    outcome: AttemptOutcome | None, word: str, world: World
+) -> None:
+    holding, waiting = held(world, outcome)
+    why = f"Waits: case 1838’s operation on the same resource (order:90838) is {word}."
+    link = f'<a href="/operations/{holding.order_id}/">case'
+
+    page = page_of(world, worlds.operation(waiting))
+    case_page = at_the_console(world).case(waiting)
+
+    assert f"Nothing has been sent. {why}" in words(page)
+    assert "The next free worker takes it" not in words(page)
+    assert "No worker can take it while its resource is held." in words(page)
+    assert why in words(case_page)
+    assert "Another operation on the same resource is not settled." in words(case_page)
+    assert "No worker has taken it yet" not in words(case_page)
+    assert link in page
+    assert link in case_page
+
+
+def test_the_region_of_a_waiting_operation_is_drawn_anew_when_what_it_waits_for_is_settled(
+    world: World,
+) -> None:
+    holding, waiting = held(world)
+    reviewer = at_the_console(world)
+    asked = reviewer.case(waiting).split("?region=operation&amp;seen=")[1].split('"')[0]
+    assert reviewer.open(f"/cases/{waiting.pk}/", region="operation", seen=asked).status_code == 204
+
+    grant = worlds.take_over() or []
+    assert not grant
+    with worlds.triggers_off():
+        Resource.objects.filter(holder=holding.pk).update(holder=None)
+    answer = reviewer.open(f"/cases/{waiting.pk}/", region="operation", seen=asked)
+    with worlds.triggers_off():
+        Resource.objects.filter(pk=holding.resource_id).update(holder=holding.pk)
+
+    assert answer.status_code == 200
+    assert "Waits:" not in words(answer)
+
+
 def test_being_done_now(world: World) -> None:
     told = answers(world, worlds.operation(worlds.claimed(world)))
     assert "Being done now worker-a holds token 1 until" in told
@@ -88,7 +139,7 @@ def test_committed(world: World) -> None:
     assert f"It happened, once The receipt {operation.reference} is stored" in told
     assert "Safe to send again? Not needed." in told
     assert "1 attempt, 1 send, 1 effect" in words(page_of(world, operation))
-    assert f"{operation.reference}, succeeded" in words(page_of(world, operation))
+    assert f"{operation.reference} succeeded just now" in words(page_of(world, operation))
 
 
 def test_refused(world: World) -> None:
@@ -145,6 +196,15 @@ def test_unknown_with_a_failure_stored_under_the_key(world: World) -> None:
     assert "Safe to send again? No. The sink keeps a failure under this key" in answers(world, operation)
 
 
+NO_PAGE_YET = "This version cannot record a person’s word yet; the sink is asked again at"
+
+
+def test_only_an_unknown_outcome_says_that_a_persons_word_cannot_be_recorded_yet(world: World) -> None:
+    grant = worlds.claimed(world)
+    assert NO_PAGE_YET not in words(page_of(world, worlds.operation(grant)))
+    assert NO_PAGE_YET in answers(world, after(grant, AttemptOutcome.UNCERTAIN))
+
+
 def test_unknown_once_the_approval_no_longer_stands(world: World) -> None:
     grant = worlds.claimed(world)
     operation = after(grant, AttemptOutcome.UNCERTAIN)
@@ -164,6 +224,7 @@ def test_unknown_of_an_owned_write_settles_itself(world: World) -> None:
     )
     told = answers(world, after(grant, AttemptOutcome.UNCERTAIN))
     assert "Safe to send again? Yes. The database that owns the effect checks key, content and token" in told
+    assert NO_PAGE_YET not in told
 
 
 # The attempts.
