@@ -9,7 +9,7 @@ from approvals.console.known import Holder
 from approvals.console.signatures import Quorum
 from approvals.models import Case
 from approvals.states import CaseState, Verdict
-from approvals.templatetags.console import zoned
+from approvals.templatetags.times import zoned
 
 WITHDRAW = "withdraw"
 """Not a verdict, but decided in the same bar."""

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from approvals.console.known import Known, worker_named
-from approvals.templatetags.console import words, zoned
+from approvals.templatetags.states import words
+from approvals.templatetags.times import zoned
 from ledger.models import Attempt
 from ledger.states import NEVER_SENT, AttemptOutcome, EnforcementClass, OperationState
 

@@ -8,7 +8,7 @@ from approvals.console.cases import address
 from approvals.console.comparison import Comparison, compare
 from approvals.console.entrance import Visitor
 from approvals.models import Case, Revision, Vote
-from approvals.templatetags.console import clock
+from approvals.templatetags.times import clock
 
 
 @dataclass(frozen=True, slots=True)

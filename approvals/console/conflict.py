@@ -16,7 +16,7 @@ from approvals.console.known import newest_of_case, was_anything_sent
 from approvals.errors import Refusal, VersionConflict
 from approvals.models import Case, Revision
 from approvals.states import Act
-from approvals.templatetags.console import words
+from approvals.templatetags.states import words
 
 if TYPE_CHECKING:
     from approvals.console.decisions import Draft

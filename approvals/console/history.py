@@ -13,7 +13,7 @@ from approvals.console.known import Known, worker_named
 from approvals.console.signatures import Shown
 from approvals.models import Case, Revision
 from approvals.states import Act, Verdict
-from approvals.templatetags.console import words
+from approvals.templatetags.states import words
 from ledger.models import ControlEvent, Finding
 from ledger.states import AttemptOutcome, ControlEventKind
 

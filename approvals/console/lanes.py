@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from approvals.console.known import Known
-from approvals.templatetags.console import words
+from approvals.templatetags.states import words
 from ledger.models import Attempt
 from ledger.states import AttemptOutcome, OperationState
 

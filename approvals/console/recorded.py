@@ -6,7 +6,7 @@ from approvals import votes
 from approvals.console.acts import WITHDRAW
 from approvals.models import Case
 from approvals.states import CaseState, Verdict
-from approvals.templatetags.console import said
+from approvals.templatetags.states import said
 
 
 def recorded_words(case: Case, verdict: str, seen: int, *, replayed: bool) -> str:

@@ -9,7 +9,7 @@ from approvals import votes
 from approvals.console.entrance import Visitor
 from approvals.models import Case, Revision, Vote
 from approvals.states import OPEN, Act, CaseState, Verdict
-from approvals.templatetags.console import clock
+from approvals.templatetags.times import clock
 
 STALE = "stale"
 """A newer revision has made it void."""

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 
 from approvals.console.known import Known
-from approvals.templatetags.console import span, words
+from approvals.templatetags.states import words
+from approvals.templatetags.times import span
 from ledger.models import Attempt, Evidence
 from ledger.states import AttemptOutcome, OperationState
 

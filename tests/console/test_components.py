@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.states import CaseState, Verdict
-from approvals.templatetags import console, reveal
+from approvals.templatetags import console, reveal, states, times
 from ledger.states import OperationState
 
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -21,14 +21,14 @@ HOSTILE_MARKUP = [
     "<img src=x onerror=alert(1)>",
     "</script><script>alert(1)</script>",
     '"><a href="javascript:alert(1)">refund policy</a>',
-    "{{7*7}} {% load console %}",
+    "{{7*7}} {% load console states times %}",
     "![x](https://tracker.example/pixel.png)",
     "&lt;b&gt;",
 ]
 
 
 def render(source: str, **context: object) -> str:
-    return Template("{% load console %}" + source).render(Context(context))
+    return Template("{% load console states times %}" + source).render(Context(context))
 
 
 # Agent-supplied text
@@ -191,13 +191,13 @@ def test_a_sentence_inside_another_begins_small_and_keeps_its_abbreviations() ->
     ],
 )
 def test_past_time_is_relative(passed: timedelta, written: str) -> None:
-    assert console.ago(NOON - passed) == written
+    assert times.ago(NOON - passed) == written
 
 
 @time_machine.travel(NOON, tick=False)
 def test_a_deadline_is_rounded_down_and_never_negative() -> None:
-    assert console.until(NOON + timedelta(minutes=19, seconds=59)) == "19 min"
-    assert console.until(NOON - timedelta(seconds=1)) == "over"
+    assert times.until(NOON + timedelta(minutes=19, seconds=59)) == "19 min"
+    assert times.until(NOON - timedelta(seconds=1)) == "over"
 
 
 @time_machine.travel(NOON, tick=False)
@@ -210,9 +210,9 @@ def test_a_moment_is_shown_relative_and_absolute_with_its_zone() -> None:
 
 @time_machine.travel(NOON, tick=False)
 def test_another_day_is_named_beside_the_time() -> None:
-    assert console.clock(NOON - timedelta(days=2)) == "28 Nov 12:00"
-    assert console.day(NOON - timedelta(days=2)) == "28 Nov"
-    assert console.clock(NOON - timedelta(days=400)).startswith("26 Oct 2025")
+    assert times.clock(NOON - timedelta(days=2)) == "28 Nov 12:00"
+    assert times.day(NOON - timedelta(days=2)) == "28 Nov"
+    assert times.clock(NOON - timedelta(days=400)).startswith("26 Oct 2025")
 
 
 # States, identifiers, counts
@@ -221,7 +221,7 @@ def test_another_day_is_named_beside_the_time() -> None:
 @pytest.mark.parametrize("state", [*CaseState, *OperationState])
 def test_every_state_has_a_word_and_a_shape_or_an_outline(state: str) -> None:
     html = render("{% state_badge state %}", state=state)
-    assert console.look(state).word in html
+    assert states.look(state).word in html
     assert 'class="badge"' in html or 'class="review"' in html
 
 
@@ -258,7 +258,7 @@ def test_every_verdict_has_a_button_and_a_panel_bound_to_revision_and_digest(ver
         panel="",
     )
     assert console.button(verdict).label
-    assert console.said(verdict)
+    assert states.said(verdict)
     assert f'name="verdict" value="{verdict}"' in html
     assert 'name="revision" value="6"' in html
     assert f'name="digest" value="{digest}"' in html
@@ -277,7 +277,7 @@ def test_every_verdict_has_a_button_and_a_panel_bound_to_revision_and_digest(ver
 def test_attempts_sends_and_effects_are_counted_apart(
     attempts: int, sends: int, state: str, written: str
 ) -> None:
-    assert console.tally(attempts, sends, state) == written
+    assert states.tally(attempts, sends, state) == written
 
 
 def test_an_identifier_is_shortened_in_the_middle_and_copied_whole() -> None:
