@@ -36,11 +36,12 @@ check: export BROKER_URL = redis://broker.invalid/0
 check: export BASE_URL = https://countersign.invalid
 check: export ALLOWED_HOSTS = countersign.invalid
 check: export DEBUG = false
-check: .venv/dev ## check style, types, imports, migrations, settings, templates and generated docs
+check: .venv/dev ## check style, types, imports, SQL, migrations, settings, templates and generated docs
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	.venv/bin/lint-imports --no-logo
+	$(RUN) -m pytest -q tests/architecture
 	find templates -name '*.html' -exec .venv/bin/djade --check --target-version 5.2 {} +
 	$(RUN) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
 	$(RUN) manage.py check --deploy --fail-level WARNING

@@ -40,7 +40,6 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "pgtrigger",
     "django_htmx",
-    "template_partials",
     "lucide",
     "csp",
     "rest_framework",
