@@ -6,9 +6,13 @@ The libraries only: settings and everything of ours are imported in the new proc
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
+
+from celery.signals import worker_ready
 
 LIBRARIES = [
     "celery.apps.worker",
@@ -29,6 +33,9 @@ LIBRARIES = [
     "stripe",
 ]
 
+STOPS = "TEST_STOPS_AFTER_THE_LAST_CHECK"
+"""In a worker's environment: it stops itself (SIGSTOP), once, between the last look at the clock and the send."""
+
 _nursery = multiprocessing.get_context("forkserver")
 _nursery.set_forkserver_preload(LIBRARIES)
 
@@ -45,5 +52,21 @@ def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(environment)
+    if STOPS in environment:
+        worker_ready.connect(_stop_after_the_last_check, weak=False)
     sys.argv = ["celery", *arguments]
     runpy.run_module("celery", run_name="__main__")
+
+
+def _stop_after_the_last_check(**_: Any) -> None:
+    from workers.leases import Lease
+
+    look = Lease.holds
+
+    def holds(lease: Lease) -> bool:
+        answer = look(lease)
+        Lease.holds = look  # type: ignore[method-assign]
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return answer
+
+    Lease.holds = holds  # type: ignore[assignment,method-assign]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import httpx
+import psutil
 import psycopg
 from celery import current_app
 from django.db import connection
@@ -135,6 +136,11 @@ class WorkerProcess:
     def freeze(self) -> None:
         os.kill(self._pid, signal.SIGSTOP)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the kernel has stopped it."""
+        return bool(psutil.Process(self._pid).status() == psutil.STATUS_STOPPED)
+
     def thaw(self) -> None:
         os.kill(self._pid, signal.SIGCONT)
 
@@ -177,7 +183,9 @@ class Stage:
 
     # Workers.
 
-    def worker(self, name: str, sink: Sink, *, gated: bool = False, **times: str) -> WorkerProcess:
+    def worker(
+        self, name: str, sink: Sink, *, gated: bool = False, stops_before_it_sends: bool = False, **times: str
+    ) -> WorkerProcess:
         """Starts a worker; call ``wait_until_ready`` when it is needed."""
         environment = {
             **TIMES,
@@ -186,6 +194,7 @@ class Stage:
             "DATABASE_URL": self.database,
             "BROKER_DIR": str(self.broker),
             "VAR_DIR": str(self.folder),
+            **({nursery.STOPS: "1"} if stops_before_it_sends else {}),
         }
         started = WorkerProcess(name, environment, self.folder / f"{name}.log")
         self.workers.append(started)

@@ -49,10 +49,30 @@ def test_a_worker_stopped_beyond_its_lease_is_succeeded_and_its_late_recording_r
     )
 
 
+def test_a_worker_stopped_between_its_last_check_and_the_send_has_no_second_effect(
+    stage: Stage, sink: Sink
+) -> None:
+    """It wakes and sends all the same: the provider answers by the key, the own sink refuses by the token."""
+    a, b = stage.worker("a", sink, stops_before_it_sends=True), stage.worker("b", sink)
+    b.wait_until_ready()
+    b.freeze()
+    a.wait_until_ready()
+    case = stage.approved(sink)
+    wait_for("A to stop before it sends", lambda: a.is_stopped)
+    assert sink.effects() == []
+    b.thaw()
+    stage.wait_for_state(case, OperationState.COMMITTED)
+    stage.assert_happened_once(case, sink)
+    a.thaw()
+    wait_for("A's report", lambda: Evidence.objects.filter(operation__order__subject=case.pk).exists())
+    stage.assert_happened_once(case, sink)
+    assert [each.outcome for each in stage.attempts(case)] == ["superseded", "committed"]
+
+
 def test_a_request_that_leaves_before_the_pause_and_arrives_after_the_successors_has_no_second_effect(
     stage: Stage, sink: Sink
 ) -> None:
-    """Stopped between the last check and the send's arrival: the sink itself refuses or replays the late request."""
+    """Stopped while its request is on the wire: the sink itself refuses or replays what arrives late."""
     a, b, case, held = stage.parked(sink, "request")
     a.freeze()
     b.thaw()
