@@ -129,7 +129,8 @@ class Example:
         order = self._operation().order
         _ring(order.key, order.fingerprint)
         met = self._wait_for(
-            "worker B to meet it in progress", lambda: self._events(ControlEventKind.REPLAY, door=None).last()
+            "worker B to meet it in progress",
+            lambda: self._events(ControlEventKind.REPLAY, source="queue:").last(),
         )
         self._hold("B, not A, met it", a.worker not in met.source)
         self._tell(
@@ -169,11 +170,7 @@ class Example:
         _ring(operation.order.key, "0" * 64)
         self._wait_for(
             "the queue's contradiction to be counted",
-            lambda: (
-                self._events(ControlEventKind.FINGERPRINT_CONFLICT, door=None)
-                .filter(source__startswith="queue:")
-                .first()
-            ),
+            lambda: self._events(ControlEventKind.FINGERPRINT_CONFLICT, source="queue:").first(),
         )
         self._hold("the ledger refuses it", self._ledger_refuses_other_content(operation))
         self._hold("the provider refuses it", self._provider_refuses(operation.order.key))
@@ -199,9 +196,12 @@ class Example:
     def _attempts(self) -> Any:
         return Attempt.objects.filter(operation__order__subject=int(self.case["id"])).order_by("number")
 
-    def _events(self, kind: ControlEventKind, *, door: str | None = "any") -> Any:
-        events = ControlEvent.objects.filter(subject=int(self.case["id"]), kind=kind).order_by("id")
-        return events if door else events.filter(source__startswith="queue:")
+    def _events(self, kind: ControlEventKind, *, source: str = "") -> Any:
+        """The case's control events of this kind, oldest first; ``source`` is how their source begins."""
+        of_the_case = ControlEvent.objects.filter(
+            subject=int(self.case["id"]), kind=kind, source__startswith=source
+        )
+        return of_the_case.order_by("id")
 
     def _effects(self) -> list[dict[str, Any]]:
         """The provider's own list, for this tenant's keys: the truth to count."""
