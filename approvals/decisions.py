@@ -168,6 +168,7 @@ def _complete(case: Case, actor: Actor, word: Word) -> None:
         step=facts.step,
         approved_revision=case.revision,
     )
+    expects = proposals.material(case.proposal)["expects"]
     operations.write(
         tenant_id=case.tenant_id,
         key=key,
@@ -178,7 +179,10 @@ def _complete(case: Case, actor: Actor, word: Word) -> None:
         digest=case.proposal.digest,
         version=case.proposal.tool_version,
         rendered=proposals.rendered_again(case),
-        expected_version=proposals.material(case.proposal)["expects"].get("resource_version"),
+        expected_version=expects.get("resource_version"),
+        sink_version=expects.get("sink_version"),
+        agent_id=case.agent_id,
+        compensates_id=case.compensates_id,
     )
     doorbell.ring_on_commit(key=key, fingerprint=case.proposal.fingerprint)
 

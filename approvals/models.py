@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 from django_fsm import transition
 
 from accounts.models import Agent, Member, Tenant
-from approvals.states import OPEN, Act, CaseState, Verdict
+from approvals.states import ENDED, OPEN, Act, CaseState, Verdict
 from ledger.machines import StateField, one_of
-from ledger.models import Tool, ToolVersion
+from ledger.models import Operation, Tool, ToolVersion
 from ledger.triggers import DeclaredMovesOnly, Refuse, changed, insert_only, never_deleted
 
 
@@ -78,6 +78,22 @@ class Case(models.Model):
     target = models.CharField(max_length=200)
     step = models.PositiveIntegerField()
     action_key = models.CharField(max_length=40)
+    compensates = models.ForeignKey(
+        Operation,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="the committed operation that this case undoes",
+    )
+    opened_by = models.ForeignKey(
+        Member,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="the person who opened it in the agent's place, and may not approve it",
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     state = StateField(default=CaseState.PENDING, choices=CaseState.choices)
     revision = models.PositiveIntegerField(default=1)
@@ -88,10 +104,21 @@ class Case(models.Model):
         db_persist=True,
     )  # indexed in place of the state, so that a claim and a recording rewrite no index entry
 
+    is_dead = models.GeneratedField(
+        expression=Q(state__in=ENDED),  # type: ignore[arg-type]
+        output_field=models.BooleanField(),
+        db_persist=True,
+    )
+
     class Meta:
         constraints = [
             one_of("case_state_is_known", "state", CaseState),
             models.UniqueConstraint(name="one_case_per_action", fields=["tenant", "action_key"]),
+            models.UniqueConstraint(
+                name="one_live_compensation_per_effect",
+                fields=["compensates"],
+                condition=Q(is_dead=False),
+            ),
             models.CheckConstraint(name="steps_count_from_one", condition=Q(step__gte=1)),
         ]
         indexes = [
@@ -120,6 +147,8 @@ class Case(models.Model):
                     "target",
                     "step",
                     "action_key",
+                    "compensates_id",
+                    "opened_by_id",
                 ),
             ),
             Refuse(

@@ -1,6 +1,7 @@
 """Proposals: an action's facts made unambiguous, its content checked, rendered, fingerprinted and digested."""
 
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -117,22 +118,20 @@ def draft(*, tenant_id: UUID, facts: Facts, content: Content) -> tuple[Proposal,
 
 
 def _expects_faults(expects: Mapping[str, Any]) -> list[Fault]:
-    version = expects.get("resource_version", 0)
+    version, sink_version = expects.get("resource_version", 0), expects.get("sink_version", "-")
+    faults = []
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        return [
-            Fault(
-                "/expects/resource_version",
-                "Must be a whole number, 0 or more: the version the resource has.",
-            )
-        ]
-    return [
-        Fault(
-            pointer("expects", name),
-            "Is not something this tool can expect; it knows resource_version.",
-        )
-        for name in expects
-        if name != "resource_version"
-    ]
+        words = "Must be a whole number, 0 or more: the version the resource has."
+        faults.append(Fault("/expects/resource_version", words))
+    if not isinstance(sink_version, str) or not _SINK_VERSION.fullmatch(sink_version):
+        words = "Must be 1 to 200 visible ASCII characters: the version the sink's own record has."
+        faults.append(Fault("/expects/sink_version", words))
+    unknown = "Is not something this tool can expect; it knows resource_version and sink_version."
+    return faults + [Fault(pointer("expects", name), unknown) for name in expects if name not in _EXPECTED]
+
+
+_EXPECTED = ("resource_version", "sink_version")
+_SINK_VERSION = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 def _canonical_faults(content: Content) -> list[Fault]:

@@ -23,6 +23,10 @@ OPEN = (CaseState.PENDING, CaseState.RETURNED, CaseState.HELD)
 """Waiting for a person or for the agent; the clock can still expire these."""
 
 
+ENDED = (CaseState.REJECTED, CaseState.WITHDRAWN, CaseState.EXPIRED, CaseState.FAILED)
+"""Nothing came of it, and nothing will unless somebody proposes it again or reopens it."""
+
+
 class Act(TextChoices):
     """What a revision records: one word for each thing that can be done to a case."""
 
@@ -43,6 +47,7 @@ class Act(TextChoices):
     EXECUTED = "executed"
     FAILED = "failed"
     LOST_SIGHT = "lost_sight"
+    CORRECTED = "corrected"
 
 
 class Verdict(TextChoices):

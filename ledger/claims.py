@@ -4,16 +4,18 @@ Cut in two so that the approving side can have its say between: ``pick`` locks a
 ``grant`` gives tokens to what may go on. Both run in the caller's transaction (docs/protocol.md, Claim).
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
-from django.db.models import DurationField, ExpressionWrapper, F, Min, Q
+from django.db.models import DurationField, ExpressionWrapper, F, Max, Min, Q
 from django.db.models.functions import Now
 
 from ledger import tools
-from ledger.models import Attempt, Operation, ToolVersion
+from ledger.models import Attempt, Operation, Order, ToolVersion
 from ledger.sql import Queries
 from ledger.states import NEVER_SENT, AttemptOutcome, EnforcementClass, OperationState
 
@@ -48,7 +50,12 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One attempt: the frozen request, the token it carries, and what may be done under it. Times in seconds."""
+    """One attempt: the frozen request, the token it carries, and what may be done under it. Times in seconds.
+
+    ``since_sent`` counts from the grant of the latest attempt that may have been sent; ``earlier_keys`` are those of
+    older operations of the same action, which failed: their effects are looked for before this one is first sent.
+    ``sink_version`` is what the proposal expects the sink's own record to be at, for its If-Match.
+    """
 
     order_id: int
     tenant_id: UUID
@@ -68,6 +75,11 @@ class Grant:
     key_window_left: float | None
     answer_stored: bool
     in_progress_count: int
+    sink_settings: Mapping[str, Any]
+    settle_time: float
+    since_sent: float | None
+    earlier_keys: tuple[str, ...] = ()
+    sink_version: str | None = None
 
 
 def pick(*, after: int, most: int) -> tuple[list[Picked], int]:
@@ -159,9 +171,14 @@ def grant(picked: Sequence[Picked], *, worker: str, lease: float, standing: set[
     if granted.keys() != set(orders):
         raise RuntimeError(f"{len(orders)} operations were locked for a grant, {len(granted)} were granted.")
     histories = _histories([each.order_id for each in picked if each.attempts])
+    earlier = _earlier_keys(picked)
     return [
         _grant(
-            each, granted[each.order_id], histories.get(each.order_id, _NO_HISTORY), each.order_id in standing
+            each,
+            granted[each.order_id],
+            histories.get(each.order_id, _NO_HISTORY),
+            earlier.get(each.order_id, ()),
+            each.order_id in standing,
         )
         for each in picked
     ]
@@ -172,6 +189,7 @@ class _History:
     key_window_left: float | None = None
     answer_stored: bool = False
     in_progress_count: int = 0
+    since_sent: float | None = None
 
 
 _NO_HISTORY = _History()
@@ -186,15 +204,17 @@ def _histories(orders: Sequence[int]) -> dict[int, _History]:
         .annotate(
             first_sent=Min(
                 "attempts__started_at",
-                filter=Q(attempts__outcome=None) | ~Q(attempts__outcome__in=NEVER_SENT),
+                filter=_MAYBE_SENT,
             ),
+            last_sent=Max("attempts__started_at", filter=_MAYBE_SENT),
         )
         .annotate(
             window_left=ExpressionWrapper(
                 F("first_sent") + F("order__tool_version__key_window") - Now(), output_field=DurationField()
-            )
+            ),
+            since_sent=ExpressionWrapper(Now() - F("last_sent"), output_field=DurationField()),
         )
-        .values_list("order_id", "window_left")
+        .values_list("order_id", "window_left", "since_sent")
     )
     stored = set(
         Attempt.objects.filter(operation_id__in=orders, answer_stored=True).values_list(
@@ -211,12 +231,30 @@ def _histories(orders: Sequence[int]) -> dict[int, _History]:
             key_window_left=left.total_seconds() if left is not None else None,
             answer_stored=order_id in stored,
             in_progress_count=waiting.count(order_id),
+            since_sent=since.total_seconds() if since is not None else None,
         )
-        for order_id, left in rows
+        for order_id, left, since in rows
     }
 
 
-def _grant(picked: Picked, row: object, history: _History, standing: bool) -> Grant:
+_MAYBE_SENT = Q(attempts__outcome=None) | ~Q(attempts__outcome__in=NEVER_SENT)
+
+
+def _earlier_keys(picked: Sequence[Picked]) -> dict[int, tuple[str, ...]]:
+    """{order id: keys of the action's older operations}, oldest first. Those failed: else this one were not here."""
+    subjects = {each.subject: each.order_id for each in picked}
+    keys: dict[int, list[str]] = defaultdict(list)
+    for subject, order_id, key in (
+        Order.objects.filter(subject__in=list(subjects)).order_by("id").values_list("subject", "id", "key")
+    ):
+        if order_id < subjects[subject]:
+            keys[subjects[subject]].append(key)
+    return {order_id: tuple(earlier) for order_id, earlier in keys.items()}
+
+
+def _grant(
+    picked: Picked, row: object, history: _History, earlier_keys: tuple[str, ...], standing: bool
+) -> Grant:
     operation, version = picked.operation, picked.operation.order.tool_version
     return Grant(
         order_id=picked.order_id,
@@ -237,6 +275,11 @@ def _grant(picked: Picked, row: object, history: _History, standing: bool) -> Gr
         key_window_left=history.key_window_left,
         answer_stored=history.answer_stored,
         in_progress_count=history.in_progress_count,
+        sink_settings=version.sink_settings,
+        settle_time=version.settle_time.total_seconds(),
+        since_sent=history.since_sent,
+        earlier_keys=earlier_keys,
+        sink_version=operation.order.sink_version,
     )
 
 

@@ -30,6 +30,9 @@ def write(
     version: ToolVersion,
     rendered: Rendered,
     expected_version: int | None,
+    sink_version: str | None = None,
+    agent_id: int | None = None,
+    compensates_id: int | None = None,
 ) -> Operation:
     """Freezes the order and writes its operation, not started, in the approval's transaction.
 
@@ -53,8 +56,17 @@ def write(
         amount_minor=rendered.amount_minor,
         currency=rendered.currency,
         expected_version=expected_version,
+        sink_version=sink_version,
+        agent_id=agent_id,
+        compensates_id=compensates_id,
     )
-    return Operation.objects.create(order=order, resource=resource, tool=version.tool, action_key=action_key)
+    return Operation.objects.create(
+        order=order,
+        resource=resource,
+        tool=version.tool,
+        action_key=action_key,
+        due_at=Now() + version.dispatch_delay,
+    )
 
 
 def resource_named(*, tenant_id: UUID, name: str) -> Resource:

@@ -38,6 +38,8 @@ class EnforcementClass(TextChoices):
 
     PROVIDER_KEY = "provider_key"
     OWNED_WRITE = "owned_write"
+    NATURAL_REFERENCE = "natural_reference"
+    NONE = "none"
 
 
 class ControlEventKind(TextChoices):
@@ -49,6 +51,31 @@ class ControlEventKind(TextChoices):
     FENCED_WRITE = "fenced_write"
     REFUSED_ACT = "refused_act"
     REFUSED_CLAIM = "refused_claim"
+    BUDGET_REFUSAL = "budget_refusal"
+    SERIALIZATION_RETRY = "serialization_retry"
+    SERIALIZATION_EXHAUSTED = "serialization_exhausted"
+    BUSINESS_DUPLICATE = "business_duplicate"
+    EARLIER_EFFECT = "earlier_effect"
+    CORRECTION = "correction"
+    BREAKER_OPENED = "breaker_opened"
+    SET_ASIDE = "set_aside"
+    REFUSED_EVENT = "refused_event"
+
+
+class Testimony(TextChoices):
+    """What a person can say about an outcome that no sink could tell."""
+
+    HAPPENED = "happened"
+    DID_NOT_HAPPEN = "did_not_happen"
+    STILL_UNKNOWN = "still_unknown"
+
+
+class BudgetSpan(TextChoices):
+    """How often a budget begins anew: at midnight UTC, of every day, Monday, or first of the month."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
 
 
 class FindingKind(TextChoices):

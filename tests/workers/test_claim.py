@@ -377,7 +377,7 @@ def test_what_a_finding_is_open_about_waits_and_is_not_ended(world: World) -> No
     assert it.due_at > clock.now()
     assert events() == []
 
-    Finding.objects.update(closed_at=Now())
+    Finding.objects.update(closed_at=Now(), closed_by="person:Demo")
     Operation.objects.update(due_at=Now())
     assert len(claim()) == 1
 

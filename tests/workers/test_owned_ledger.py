@@ -59,6 +59,9 @@ def grant(*, amount: Any = 100, token: int = 481, **changes: Any) -> Grant:
         key_window_left=None,
         answer_stored=False,
         in_progress_count=0,
+        sink_settings={},
+        settle_time=1.0,
+        since_sent=None,
     )
     return dataclasses.replace(made, **changes)
 

@@ -201,7 +201,7 @@ def test_what_was_never_sent_waits_while_a_finding_is_open_about_it(world: World
     assert due_at is not None
     assert due_at > clock.now()  # put off, not looked at in a circle
 
-    Finding.objects.update(closed_at=Now())
+    Finding.objects.update(closed_at=Now(), closed_by="person:Demo")
     make_due()
     (again,) = take_over()
     assert (again.maybe_sent, again.may_send) == (False, True)

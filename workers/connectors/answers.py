@@ -1,8 +1,9 @@
 """What a sink's answer, or the lack of one, amounts to. Anything not positively known is Uncertain."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
 
 from ledger.claims import Grant
 
@@ -79,3 +80,44 @@ class Connector(Protocol):
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Asks the sink's own records for the effect of this key; never causes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One effect in a sink's own listing. ``key`` is our marker on it, None where it carries none of ours."""
+
+    reference: str
+    key: str | None
+    amount_minor: int | None
+    currency: str | None
+    status: str
+    reversed: bool
+    happened_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A stretch of a listing, oldest first; ``cursor`` names the next one, None after the last."""
+
+    effects: Sequence[Effect]
+    cursor: str | None
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A sink that can list its effects, for reconciliation. Paged by a key of its own order, never by an offset."""
+
+    def list_effects(
+        self,
+        sink_settings: Mapping[str, Any],
+        *,
+        since: datetime,
+        until: datetime,
+        cursor: str | None,
+        timeout: float,
+    ) -> Page:
+        """Effects that happened from ``since`` to ``until``, after the cursor. Raises SinkAway."""
+
+
+class SinkAway(Exception):
+    """The sink did not answer the question; nothing is known from it. Ask again later."""

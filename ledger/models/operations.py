@@ -1,7 +1,4 @@
-"""Facts: which tools may act, what was approved to happen, each attempt at it, and what is known of the outcome.
-
-The ledger does not know what a case is: an order carries an opaque ``subject`` and the digest that was approved.
-"""
+"""What was approved to happen, and each attempt at it."""
 
 from typing import ClassVar
 
@@ -11,74 +8,11 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django_fsm import transition
 
-from accounts.models import Tenant
+from accounts.models import Agent, Tenant
 from ledger.machines import StateField, one_of
-from ledger.states import (
-    SETTLED,
-    UNRESOLVED,
-    AttemptOutcome,
-    ControlEventKind,
-    EnforcementClass,
-    FindingKind,
-    OperationState,
-)
+from ledger.models.tools import Tool, ToolVersion
+from ledger.states import SETTLED, UNRESOLVED, AttemptOutcome, OperationState
 from ledger.triggers import DeclaredMovesOnly, Refuse, changed, insert_only, never_deleted
-
-
-class Tool(models.Model):
-    """A kind of action a tenant allows; a proposal's ``action`` is its name. What it does stands in its versions."""
-
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="tools")
-    name = models.CharField(max_length=50)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(name="one_tool_per_name_and_tenant", fields=["tenant", "name"])
-        ]
-        triggers: ClassVar = never_deleted("tool")
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class ToolVersion(models.Model):
-    """What a tool accepts, how its effect reads to a reviewer, and how its sink keeps it from happening twice.
-
-    Templates name members of ``parameters`` and the facts in braces, e.g. ``Refund {amount} on {payment}``;
-    ``{amount}`` is the money of ``amount_field`` and ``currency_field``, formatted.
-    """
-
-    tool = models.ForeignKey(Tool, on_delete=models.PROTECT, related_name="versions")
-    number = models.PositiveIntegerField()
-    title = models.CharField(max_length=100)
-    schema = models.JSONField(help_text="JSON Schema 2020-12 of the parameters")
-    sentence = models.CharField(max_length=300)
-    resource = models.CharField(max_length=200, default="{target}")
-    enforcement = models.CharField(max_length=20, choices=EnforcementClass.choices)
-    connector = models.CharField(max_length=50)
-    sink = models.CharField(max_length=200, help_text="which system owns the effect, e.g. stripe")
-    order = models.JSONField(help_text="template of the request to the sink")
-    amount_field = models.CharField(max_length=50, blank=True)
-    currency_field = models.CharField(max_length=50, blank=True)
-    value_limits = models.JSONField(
-        default=dict, help_text="most per action, {currency: minor units}; empty: none"
-    )
-    key_window = models.DurationField(null=True, help_text="how long the sink documents that it keeps a key")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(name="one_tool_version_per_number", fields=["tool", "number"]),
-            models.CheckConstraint(
-                name="provider_key_has_a_window",
-                condition=~Q(enforcement=EnforcementClass.PROVIDER_KEY) | Q(key_window__isnull=False),
-            ),
-            one_of("enforcement_class_is_known", "enforcement", EnforcementClass),
-        ]
-        triggers: ClassVar = insert_only("tool_version")
-
-    def __str__(self) -> str:
-        return f"{self.tool.name} v{self.number}"
 
 
 class Resource(models.Model):
@@ -131,11 +65,30 @@ class Order(models.Model):
     )
     approved_revision = models.PositiveIntegerField()
     tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, related_name="+", db_index=False)
+    agent = models.ForeignKey(
+        Agent,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="who proposed it; its budgets are charged",
+    )
+    compensates = models.ForeignKey(
+        "Operation",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="compensations",
+        db_index=False,
+        help_text="the committed operation that this one undoes",
+    )
     body = models.TextField(help_text="canonical JSON; the same bytes with every attempt")
     amount_minor = models.BigIntegerField(null=True)
     currency = models.CharField(max_length=3, null=True)
     expected_version = models.BigIntegerField(
         null=True, help_text="the resource version the decision was based on"
+    )
+    sink_version = models.CharField(
+        max_length=200, null=True, help_text="the sink's own version the decision was based on; opaque"
     )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -148,7 +101,14 @@ class Order(models.Model):
                 | Q(amount_minor__isnull=False, currency__isnull=False),
             ),
         ]
-        indexes = [models.Index(name="orders_of_a_tenant", fields=["tenant", "id"])]
+        indexes = [
+            models.Index(name="orders_of_a_tenant", fields=["tenant", "id"]),
+            models.Index(
+                name="compensations_of_an_operation",
+                fields=["compensates"],
+                condition=Q(compensates__isnull=False),
+            ),
+        ]
         triggers: ClassVar = insert_only("order")
 
 
@@ -324,68 +284,3 @@ class Attempt(models.Model):
                 condition=pgtrigger.Q(old__ended_at__isnull=False),
             ),
         ]
-
-
-class Evidence(models.Model):
-    """What a worker reported after it had lost its grant. Kept, shown, and a reason to look again; never an outcome."""
-
-    operation = models.ForeignKey(Operation, on_delete=models.PROTECT, related_name="evidence")
-    token = models.BigIntegerField(help_text="the grant it had lost")
-    worker = models.CharField(max_length=100)
-    outcome = models.CharField(max_length=20, choices=AttemptOutcome.choices)
-    reference = models.CharField(max_length=255, null=True)
-    receipt = models.TextField(null=True)
-    note = models.CharField(max_length=500, null=True)
-    recorded_at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        constraints = [one_of("evidence_outcome_is_known", "outcome", AttemptOutcome)]
-        triggers: ClassVar = insert_only("evidence")
-
-
-class Finding(models.Model):
-    """A disagreement between ledger and sink. While one about a subject is open, it is neither approved nor claimed."""
-
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+")
-    subject = models.BigIntegerField(null=True)
-    operation = models.ForeignKey(Operation, on_delete=models.PROTECT, null=True, related_name="findings")
-    kind = models.CharField(max_length=20, choices=FindingKind.choices)
-    about = models.CharField(max_length=255, help_text="what it is about; makes finding it twice one finding")
-    detail = models.JSONField(default=dict)
-    opened_at = models.DateTimeField(db_default=Now(), editable=False)
-    closed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [
-            one_of("finding_kind_is_known", "kind", FindingKind),
-            models.UniqueConstraint(
-                name="one_open_finding_per_matter",
-                fields=["tenant", "kind", "about"],
-                condition=Q(closed_at__isnull=True),
-            ),
-        ]
-        indexes = [
-            models.Index(name="findings_open", fields=["subject"], condition=Q(closed_at__isnull=True)),
-        ]
-        triggers: ClassVar = never_deleted("finding")
-
-
-class ControlEvent(models.Model):
-    """One thing the controls did: a replay answered, a conflict or an old worker's write refused."""
-
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
-    kind = models.CharField(max_length=30, choices=ControlEventKind.choices)
-    source = models.CharField(max_length=120, help_text="who tried: agent:…, person:…, worker:…, queue")
-    action = models.CharField(max_length=50)
-    subject = models.BigIntegerField(null=True)
-    key = models.CharField(max_length=40, null=True)
-    detail = models.JSONField(default=dict)
-    at = models.DateTimeField(db_default=Now(), editable=False)
-
-    class Meta:
-        constraints = [one_of("control_event_kind_is_known", "kind", ControlEventKind)]
-        indexes = [
-            models.Index(name="control_events_by_time", fields=["tenant", "-at"]),
-            models.Index(name="control_events_by_subject", fields=["subject"]),
-        ]
-        triggers: ClassVar = insert_only("control_event")
