@@ -11,7 +11,7 @@ from django_fsm import can_proceed
 
 from accounts.actors import Actor, system_actor
 from accounts.models import Role
-from approvals import proposals
+from approvals import deadlines, proposals
 from approvals.errors import (
     AlreadyExecuted,
     ConflictingProposal,
@@ -172,6 +172,10 @@ def _expire(case_id: int) -> bool:
             .first()
         )
         if case is None:  # decided, claimed or being worked on at this moment; the next sweep looks again
+            return False
+        if not deadlines.passed(
+            case
+        ):  # the organisation or the tool stood still, and the deadline is later by that
             return False
         operations.end_unstarted(subject=case.pk, reason="expired")
         case.expire()

@@ -12,7 +12,7 @@ from django_fsm import can_proceed
 
 from accounts.actors import Actor
 from accounts.models import Role
-from approvals import cases, doorbell, proposals, votes
+from approvals import cases, deadlines, doorbell, proposals, votes
 from approvals.errors import (
     AlreadyDecided,
     AmountMismatch,
@@ -28,7 +28,7 @@ from approvals.errors import (
 from approvals.models import Case, Revision, Vote
 from approvals.states import Act, CaseState, Verdict
 from approvals.tags import Tag
-from ledger import clock, findings, operations
+from ledger import findings, operations
 from ledger.identity import idempotency_key
 
 REASON_TIER = 2
@@ -82,7 +82,11 @@ def _decide(actor: Actor, case_id: int, seen: Tag, word: Word) -> Decided:
         raise NotPermitted(
             "Only a reviewer can decide. Ask an admin of your organisation for that role.", case=case
         )
-    if case.agent.owner_id == actor.id and word.verdict in (Verdict.APPROVE, Verdict.RELEASE, Verdict.REOPEN):
+    if actor.id in (case.agent.owner_id, case.opened_by_id) and word.verdict in (
+        Verdict.APPROVE,
+        Verdict.RELEASE,
+        Verdict.REOPEN,
+    ):
         raise SelfApproval(case=case)
     if _said_already(actor, case, seen, word) and not _waits_to_be_counted(case):
         return Decided(case, replayed=True)
@@ -121,7 +125,7 @@ _CARRIED_OUT = {CaseState.EXECUTING, CaseState.UNKNOWN, CaseState.EXECUTED, Case
 def _approve(case: Case, actor: Actor, word: Word) -> None:
     if not can_proceed(case.approve):
         _refuse_decision(case)
-    if case.proposal.expires_at <= clock.now():
+    if deadlines.passed(case):
         raise DeadlinePassed(case=case)
     if findings.disputed([case.pk]):
         raise Disputed(case=case)

@@ -3,7 +3,7 @@
 The ledger calls what it works on a subject; here that is a case.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 from approvals import proposals, votes
 from approvals.models import Case
 from approvals.states import Act, CaseState
-from ledger import clock, findings
-from ledger.claims import Picked
+from ledger import findings
+from ledger.picks import Picked
 from ledger.sql import Queries
 from ledger.states import OperationState
 
@@ -81,24 +81,22 @@ _MOVES: Mapping[tuple[Verb, str], tuple[CaseState, Act]] = {
 
 
 def _judge(picked: Sequence[Picked]) -> dict[int, Answer]:
-    cases = {row.id: row for row in QUERIES.rows("lock_cases", cases=[each.subject for each in picked])}
-    disputed = findings.disputed([each.subject for each in picked])
+    subjects = [each.subject for each in picked]
+    cases = {row.id: row for row in QUERIES.rows("lock_cases", cases=subjects)}
+    disputed = findings.disputed(subjects)
     approvals = votes.standing_approvals((each.subject, each.approved_revision - 1) for each in picked)
-    altered = _altered(cases, picked)
     return {
-        each.order_id: _answer(each, cases.get(each.subject), each.subject in disputed, approvals, altered)
+        each.order_id: _answer(each, cases.get(each.subject), each.subject in disputed, approvals)
         for each in picked
     }
 
 
-def _answer(
-    picked: Picked, case: Any | None, disputed: bool, approvals: Mapping[int, set[int]], altered: set[int]
-) -> Answer:
+def _answer(picked: Picked, case: Any | None, disputed: bool, approvals: Mapping[int, set[int]]) -> Answer:
     if case is None:
         return Answer(Verb.BUSY, "case_busy")
     if case.state != CaseState.APPROVED or case.revision != picked.approved_revision:
         return Answer(Verb.STALE, "not_approved")
-    if picked.subject in altered:
+    if _altered(case, picked):
         return Answer(Verb.STALE, "content_altered")
     if disputed:
         return Answer(Verb.BUSY, "finding_open")
@@ -111,39 +109,36 @@ def _answer(
     return _MOVED
 
 
-def _altered(cases: Iterable[int], picked: Sequence[Picked]) -> set[int]:
-    """Cases whose stored content is not, byte for byte, what was approved."""
-    approved = {each.subject: (each.digest, each.fingerprint) for each in picked}
-    return {
-        case.pk
-        for case in Case.objects.filter(pk__in=list(cases)).select_related(
-            "proposal__tool_version", "proposal__policy"
-        )
-        if approved[case.pk] != (case.proposal.digest, case.proposal.fingerprint)
-        or not proposals.intact(case)
-    }
+def _altered(case: Any, picked: Picked) -> bool:
+    """Whether the case's stored content is not, byte for byte, what was approved."""
+    approved = (picked.digest, picked.fingerprint)
+    return (case.digest, case.fingerprint) != approved or not proposals.intact(case)
 
 
 def standing(picked: Sequence[Picked]) -> set[int]:
     """Orders of unresolved operations whose approval still stands: only these may be sent (again)."""
     subjects = {each.subject: each for each in picked}
-    rows = Case.objects.filter(
-        pk__in=list(subjects), state__in=[CaseState.EXECUTING, CaseState.UNKNOWN]
-    ).values_list("pk", "proposal__expires_at", "proposal__policy__approvals_required")
+    rows = QUERIES.rows("cases_to_stand", cases=list(subjects))
     disputed = findings.disputed(subjects)
     approvals = votes.standing_approvals((each.subject, each.approved_revision - 1) for each in picked)
-    altered = _altered(subjects, picked)
-    now = clock.now()
     return {
-        subjects[pk].order_id
-        for pk, expires_at, required in rows
-        if expires_at > now and len(approvals.get(pk, ())) >= required and pk not in disputed | altered
+        subjects[case.id].order_id
+        for case in rows
+        if not case.late
+        and len(approvals.get(case.id, ())) >= case.approvals_required
+        and case.id not in disputed
+        and not _altered(case, subjects[case.id])
     }
+
+
+def lock_free(subjects: Sequence[int]) -> set[int]:
+    """Locks those of the cases that nobody is at; the others are left alone, not waited for."""
+    return {row.id for row in QUERIES.rows("lock_cases", cases=list(subjects))}
 
 
 def fail_never_sent(subjects: Sequence[int], *, worker: str) -> set[int]:
     """Ends executing cases whose operation was never sent and is no longer to be; returns those that nobody is at."""
-    free = [row.id for row in QUERIES.rows("lock_cases", cases=list(subjects))]
+    free = list(lock_free(subjects))
     moved = _advance(
         free, [CaseState.EXECUTING], CaseState.FAILED, Act.STOPPED, worker, ["never_sent"] * len(free)
     )

@@ -1,16 +1,30 @@
 -- The statements that move cases in sets, beside the claim and the recording (docs/protocol.md).
 
 -- name: lock_cases
--- Promises those of the cases that nobody is deciding on at this moment, locked, with their state and deadline.
+-- Promises those of the cases that nobody is deciding on at this moment, locked, with all that the claim's checks read.
 -- Safe because a busy case is skipped, never waited for: the claim waits for nobody.
-SELECT c.id, c.state, c.revision, p.expires_at <= clock_timestamp() AS late,
-       policy.approvals_required
+-- The deadline is asked first without the time that the organisation stood still: it is nearly always enough.
+SELECT c.id, c.state, c.revision, c.reference, c.action, c.target, c.step, p.material, p.rationale, p.evidence, p.sentence,
+       p.fingerprint, p.digest, p.tool_version_id, policy.version AS policy_version, policy.approvals_required,
+       p.expires_at <= clock_timestamp() AND p.expires_at
+           + halted_time(c.tenant_id, c.tool_id, p.created_at, clock_timestamp()) <= clock_timestamp() AS late
 FROM approvals_case c
 JOIN approvals_proposal p ON p.id = c.proposal_id
 JOIN approvals_policy policy ON policy.id = p.policy_id
 WHERE c.id = ANY(%(cases)s)
 ORDER BY c.id
 FOR NO KEY UPDATE OF c SKIP LOCKED;
+
+-- name: cases_to_stand
+-- Promises the same of the cases that are being carried out, without a lock.
+SELECT c.id, c.state, c.revision, c.reference, c.action, c.target, c.step, p.material, p.rationale, p.evidence, p.sentence,
+       p.fingerprint, p.digest, p.tool_version_id, policy.version AS policy_version, policy.approvals_required,
+       p.expires_at <= clock_timestamp() AND p.expires_at
+           + halted_time(c.tenant_id, c.tool_id, p.created_at, clock_timestamp()) <= clock_timestamp() AS late
+FROM approvals_case c
+JOIN approvals_proposal p ON p.id = c.proposal_id
+JOIN approvals_policy policy ON policy.id = p.policy_id
+WHERE c.id = ANY(%(cases)s) AND c.state IN ('executing', 'unknown');
 
 -- name: advance_cases
 -- Promises that the cases in one of the source states move, each one revision up with its Revision row.

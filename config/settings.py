@@ -168,9 +168,9 @@ CELERY_TASK_DEFAULT_QUEUE = "doorbell"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"  # no night of the year has an hour twice
+# Idle workers look by themselves; this is for those that never are.
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "workers.sweep", "schedule": max(EXECUTION.sweep * 5, 1.0)},
-    "expire": {"task": "workers.expire", "schedule": max(EXECUTION.sweep, 1.0)},
 }
 
 # The provider that `provider_key` tools reach: the sandbox, unless a key of Stripe's is configured.

@@ -27,3 +27,8 @@ def record(
         key=key,
         detail=detail,
     )
+
+
+def is_recorded(kind: ControlEventKind, key: str) -> bool:
+    """Whether such an event about the operation of this key was recorded before."""
+    return ControlEvent.objects.filter(kind=kind, key=key).exists()

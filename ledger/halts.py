@@ -104,6 +104,6 @@ def _hold(tenant_id: UUID) -> None:
 def extension(*, tenant_id: UUID, tool_id: int, since: datetime) -> timedelta:
     """How long the tenant or the tool has stood still since then: so much longer are its deadlines."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT ledger_halted(%s, %s, %s, clock_timestamp())", [tenant_id, tool_id, since])
+        cursor.execute("SELECT halted_time(%s, %s, %s, clock_timestamp())", [tenant_id, tool_id, since])
         halted: timedelta = cursor.fetchone()[0]
     return halted

@@ -6,6 +6,7 @@ All are computed here, on the server, from stable facts; a client or a model nev
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -35,7 +36,27 @@ def idempotency_key(
 
 def canonical(value: object) -> str:
     """RFC 8785 text of a JSON value. Raises rfc8785.CanonicalizationError for what JSON cannot carry exactly."""
+    if _is_plain(value):
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        if not _BEYOND.search(text):
+            return text
     return rfc8785.dumps(value).decode("utf-8")  # type: ignore[arg-type]
+
+
+_BEYOND = re.compile("[\ud800-\U0010ffff]")
+"""Where the order of UTF-16 code units, which RFC 8785 sorts by, is no longer that of code points."""
+_MOST_EXACT = 2**53 - 1
+
+
+def _is_plain(value: object) -> bool:
+    """Whether the standard library writes the value as RFC 8785 does, only faster: text, exact integers, true, null."""
+    if isinstance(value, dict):
+        return all(type(name) is str for name in value) and all(map(_is_plain, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if type(value) is int:
+        return -_MOST_EXACT <= value <= _MOST_EXACT
+    return value is None or type(value) in (str, bool)
 
 
 def fingerprint(*, parameters: Mapping[str, object], expects: Mapping[str, object]) -> str:

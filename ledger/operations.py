@@ -89,3 +89,8 @@ def end_unstarted(*, subject: int, reason: str) -> bool:
 def waiting_subjects() -> QuerySet[Operation, int]:
     """Subjects of operations that are not started; for a filter of the approving side, which alone knows deadlines."""
     return Operation.objects.filter(state=OperationState.NOT_STARTED).values_list("order__subject", flat=True)
+
+
+def tool_of(order_id: int) -> int:
+    """The number of the tool whose operation this is."""
+    return Operation.objects.values_list("tool_id", flat=True).get(pk=order_id)

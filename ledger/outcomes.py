@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from ledger.claims import QUERIES
+from ledger import budgets
 from ledger.models import Attempt, Evidence, Operation
-from ledger.states import SETTLED, AttemptOutcome, OperationState
+from ledger.picks import QUERIES
+from ledger.states import SETTLED, AttemptOutcome, FindingKind, OperationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,9 @@ class Report:
     """A worker's word on its attempt.
 
     ``state`` is what the operation is to become; ``wait`` the seconds until it is granted again, None when final.
-    ``sent`` is None where the worker cannot say. ``receipt`` is canonical JSON from the sink.
+    ``sent`` is None where the worker cannot say. ``receipt`` is canonical JSON from the sink. ``finding``: what
+    disagrees with the ledger, where something does. ``earlier``: (idempotency key, reference, receipt) of an older
+    operation of the same action whose effect was found at the sink, so that this one was not sent.
     """
 
     order_id: int
@@ -34,6 +37,8 @@ class Report:
     receipt: str | None = None
     reason: str | None = None
     note: str | None = None
+    finding: FindingKind | None = None
+    earlier: tuple[str, str, str] | None = None
 
 
 def lock(orders: Sequence[int]) -> None:
@@ -80,6 +85,7 @@ def record(reports: Sequence[Report]) -> None:
     final = [each.order_id for each in reports if each.state in SETTLED]
     if final:
         QUERIES.rows("settle_resources", committed=committed, final=final)
+        budgets.settle(orders=final, committed=committed)
 
 
 def keep_as_evidence(report: Report) -> Evidence:

@@ -3,14 +3,17 @@
 
 -- name: due_resources
 -- Promises up to `most` resources, in id order after `after`, that have an order due; each once however hot it is.
+-- Orders of the tools in `full` are passed by: their sinks take nothing more at this moment.
 -- Safe because it only reads: what it finds is locked and looked at again by the next two statements.
 WITH RECURSIVE due AS (
     (SELECT resource_id FROM ledger_operation
      WHERE state = 'not_started' AND due_at <= clock_timestamp() AND resource_id > %(after)s
+       AND NOT tool_id = ANY(%(full)s::bigint[])
      ORDER BY resource_id LIMIT 1)
     UNION ALL
     SELECT (SELECT o.resource_id FROM ledger_operation o
             WHERE o.state = 'not_started' AND o.due_at <= clock_timestamp() AND o.resource_id > due.resource_id
+              AND NOT o.tool_id = ANY(%(full)s::bigint[])
             ORDER BY o.resource_id LIMIT 1)
     FROM due WHERE due.resource_id IS NOT NULL
 )
@@ -26,17 +29,21 @@ ORDER BY id LIMIT %(most)s
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: pick_due_operations
--- Promises the longest-due operation of each locked resource, locked, with what the claim's checks need.
+-- Promises the longest-due operation of each locked resource, locked, with what the claim's checks and the grant need.
 -- Safe because it runs in a fresh snapshot after the resources were locked: no second claimer can be here for them.
-SELECT o.order_id, o.resource_id, r.version AS resource_version
+SELECT o.order_id, o.resource_id, r.name AS resource, r.version AS resource_version, o.tool_id, o.state, o.worker,
+       o.attempt_count, d.tenant_id, d.agent_id, d.tool_version_id, d.key, d.subject, d.approved_revision, d.fingerprint,
+       d.digest, d.body, d.amount_minor, d.currency, d.expected_version, d.sink_version,
+       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys
 FROM unnest(%(resources)s::bigint[]) AS locked (resource_id)
 JOIN ledger_resource r ON r.id = locked.resource_id
 CROSS JOIN LATERAL (
-    SELECT order_id, resource_id FROM ledger_operation
+    SELECT order_id, resource_id, tool_id, state, worker, attempt_count FROM ledger_operation
     WHERE resource_id = locked.resource_id AND state = 'not_started' AND due_at <= clock_timestamp()
     ORDER BY due_at, order_id LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 ) o
+JOIN ledger_order d ON d.id = o.order_id
 ORDER BY o.order_id;
 
 -- name: due_again
@@ -55,15 +62,36 @@ ORDER BY id
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: pick_due_again
--- Promises the unresolved operations of the locked resources that are still due, locked, with their history in short.
+-- Promises the unresolved operations of the locked resources that are still due, locked, as the claim's pick does.
 -- Safe because a renewal that came between pushed `due_at` on, and is seen here on the locked row.
-SELECT o.order_id, o.resource_id, r.version AS resource_version
+SELECT o.order_id, o.resource_id, r.name AS resource, r.version AS resource_version, o.tool_id, o.state, o.worker,
+       o.attempt_count, d.tenant_id, d.agent_id, d.tool_version_id, d.key, d.subject, d.approved_revision, d.fingerprint,
+       d.digest, d.body, d.amount_minor, d.currency, d.expected_version, d.sink_version,
+       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys
 FROM ledger_operation o
 JOIN ledger_resource r ON r.id = o.resource_id AND r.holder_id = o.order_id
+JOIN ledger_order d ON d.id = o.order_id
 WHERE o.resource_id = ANY(%(resources)s)
   AND o.state IN ('started', 'outcome_unknown') AND o.due_at <= clock_timestamp()
 ORDER BY o.order_id
 FOR NO KEY UPDATE OF o SKIP LOCKED;
+
+-- name: attempts_so_far
+-- Promises what each operation's earlier attempts mean for the next one. Ages in seconds, by the database's clock.
+-- An attempt without a word from its worker (`sent` unset) may have been sent.
+SELECT operation_id,
+       bool_or(maybe_sent) AS maybe_sent,
+       extract(epoch FROM clock_timestamp() - min(started_at) FILTER (WHERE maybe_sent))::float8 AS first_sent,
+       extract(epoch FROM clock_timestamp() - max(started_at) FILTER (WHERE maybe_sent))::float8 AS last_sent,
+       bool_or(answer_stored) AS answer_stored,
+       count(*) FILTER (WHERE outcome = 'in_progress') AS in_progress,
+       count(*) FILTER (WHERE sent IS NULL) AS lost
+FROM (
+    SELECT operation_id, started_at, answer_stored, outcome, sent,
+           coalesce(sent, true) AND coalesce(outcome NOT IN ('not_sent', 'busy'), true) AS maybe_sent
+    FROM ledger_attempt WHERE operation_id = ANY(%(orders)s)
+) attempt
+GROUP BY operation_id;
 
 -- name: grant_operations
 -- Promises each operation a token above every earlier one of its resource, a lease, and a new open attempt.
@@ -119,6 +147,30 @@ WHERE id = ANY(ARRAY(SELECT resource_id FROM ledger_operation WHERE order_id = A
 -- Promises that operations a claim found waiting for something are looked at again after a while.
 UPDATE ledger_operation SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE order_id = ANY(%(orders)s) AND state IN ('not_started', 'started');
+
+-- name: set_operations_aside
+-- Promises that no worker takes these operations by itself again: they are unknown, and wait for a person.
+-- Safe because the rows are locked by this transaction. A hundred years, because an unsettled operation is always due.
+UPDATE ledger_operation
+SET state = 'outcome_unknown', reason = 'set_aside', worker = NULL, due_at = clock_timestamp() + interval '100 years'
+WHERE order_id = ANY(%(orders)s) AND state IN ('started', 'outcome_unknown')
+RETURNING order_id;
+
+-- name: take_for_word
+-- Promises a person's word a token above every grant of the resource, unless a worker holds the operation now.
+-- Safe because the resource is locked by this transaction: no grant can come between.
+WITH free AS (
+    SELECT order_id, resource_id FROM ledger_operation
+    WHERE order_id = %(order_id)s AND state IN ('started', 'outcome_unknown')
+      AND (worker IS NULL OR due_at <= clock_timestamp())
+    FOR NO KEY UPDATE
+), fenced AS (
+    UPDATE ledger_resource r SET token = r.token + 1 FROM free WHERE r.id = free.resource_id
+    RETURNING r.token
+)
+UPDATE ledger_operation o SET token = fenced.token, worker = NULL
+FROM fenced, free WHERE o.order_id = free.order_id
+RETURNING o.token;
 
 -- name: renew_leases
 -- Promises a longer lease to the grants that are still the newest of their operation; the others are missing in the

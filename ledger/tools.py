@@ -53,8 +53,15 @@ def newest_versions(tool_ids: Iterable[int]) -> dict[int, ToolVersion]:
         ToolVersion.objects.filter(tool_id__in=list(tool_ids))
         .order_by("tool_id", "-number")
         .distinct("tool_id")
+        .values_list("tool_id", "pk")
     )
-    return {version.tool_id: version for version in newest}
+    return {tool_id: version(version_id) for tool_id, version_id in newest}
+
+
+@lru_cache(maxsize=1000)  # tool versions never change, so they need no eviction rule
+def version(version_id: int) -> ToolVersion:
+    """The version of this number in the table, with its tool; kept in memory."""
+    return ToolVersion.objects.select_related("tool").get(pk=version_id)
 
 
 def faults(version: ToolVersion, parameters: Mapping[str, Any]) -> list[Fault]:
@@ -116,9 +123,9 @@ def money(version: ToolVersion, parameters: Mapping[str, Any]) -> tuple[int | No
     return parameters.get(version.amount_field), parameters.get(version.currency_field)
 
 
-@lru_cache(maxsize=1000)  # tool versions never change, so their validators need no eviction rule
+@lru_cache(maxsize=1000)
 def _validator(version_id: int) -> Any:
-    return schemas.validator(ToolVersion.objects.get(pk=version_id).schema)
+    return schemas.validator(version(version_id).schema)
 
 
 _WHOLE = re.compile(r"\{(\w+)\}", re.ASCII)

@@ -218,7 +218,13 @@ def open_finding(world: World, case: Case, kind: FindingKind = FindingKind.TWICE
 
 def claim(*, worker: str = WORKER, most: int = 50, after: int = 0, lease: float = LEASE) -> list[Grant]:
     """The grants of one claim."""
-    return claims.claim(worker=worker, most=most, after=after, lease=lease)[0]
+    claimed = claims.claim(worker=worker, most=most, after=after, lease=lease)
+    reserved = [
+        grant
+        for resource_id in claimed.reserving
+        for grant in claims.claim_reserving(worker=worker, resource_id=resource_id, lease=lease)
+    ]
+    return [*claimed.grants, *reserved]
 
 
 def take_over(*, worker: str = "worker-b", most: int = 50, lease: float = LEASE) -> list[Grant]:

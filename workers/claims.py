@@ -1,65 +1,186 @@
 """The claim, composed: the ledger locks and picks, the cases advance, the ledger grants. One short transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 
 from approvals import execution
-from approvals.execution import Answer, Verb
-from ledger import claims, control_events, findings
-from ledger.claims import Grant, Picked
-from ledger.states import ControlEventKind
+from approvals.execution import Verb
+from ledger import budgets, claims, control_events, findings, halts, picks, serializable
+from ledger.claims import Grant
+from ledger.picks import Picked
+from ledger.serializable import Exhausted
+from ledger.states import ControlEventKind, OperationState
+from workers.slots import Room
 
-_BUSY_AGAIN = 0.2
-"""Seconds until an operation is looked at again whose case somebody was deciding on."""
-_DISPUTED_AGAIN = 5.0
-"""Seconds until an operation is looked at again that an open finding keeps back."""
+_WAITS = {
+    "case_busy": 0.2,
+    "halting": 0.2,
+    "in_flight_limit": 0.2,
+    "finding_open": 5.0,
+    "halted": 2.0,
+    "budget": 5.0,
+}
+"""Seconds until a waiting operation is looked at again, by what it waits for."""
+_MOST_LOST = 5
+"""So many workers may fall silent over one operation before it is set aside: it may be what kills them."""
 
 
-def claim(*, worker: str, most: int, after: int, lease: float) -> tuple[list[Grant], int]:
-    """Claims up to ``most`` operations that are due and not started; returns the grants and where to go on.
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim came to: the grants, where the next one goes on, and resources whose operation needs a budget.
+
+    Each of the latter is claimed by ``claim_reserving``, in a transaction of its own.
+    """
+
+    grants: list[Grant]
+    go_on: int
+    reserving: list[int]
+
+
+def claim(*, worker: str, most: int, after: int, lease: float, room: Room | None = None) -> Claimed:
+    """Claims up to ``most`` operations that are due and not started; those the worker has no room for stay due.
 
     What no longer may happen is ended here, in the same transaction, and counted.
     """
     with transaction.atomic():
-        picked, go_on = claims.pick(after=after, most=most)
-        answers = execution.advance(picked, worker=worker) if picked else {}
-        by_verb = {verb: [each for each in picked if answers[each.order_id].verb == verb] for verb in Verb}
-        claims.end({each.order_id: answers[each.order_id].reason for each in by_verb[Verb.STALE]})
-        _put_off(by_verb[Verb.BUSY], answers)
-        moved = by_verb[Verb.MOVED]
-        grants = claims.grant(moved, worker=worker, lease=lease, standing={each.order_id for each in moved})
-        for each in by_verb[Verb.STALE]:
-            _count_refusal(each, answers[each.order_id].reason, worker)
-    return grants, go_on
+        picked, go_on = picks.pick(after=after, most=most, full=room.full if room else ())
+        fitting = [each for each in picked if room is None or room.take(each.version)]
+        free = _put_off_waiting(fitting)
+        reserving = budgets.applying(free)
+        grants = _go_on([each for each in free if each.order_id not in reserving], worker=worker, lease=lease)
+    return Claimed(grants, go_on, [each.resource_id for each in free if each.order_id in reserving])
+
+
+def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Grant]:
+    """Claims the due operation of one resource and reserves its money in every budget that counts it, or in none.
+
+    SERIALIZABLE, and retried whole. Without room, or when the retries are used up, the operation stays due and the
+    refusal is counted: nobody is told that it failed.
+    """
+    refused: list[Picked] = []
+
+    def attempt() -> list[Grant]:
+        refused.clear()
+        if not picks.lock_free(resource_id):
+            return []
+        picked = _put_off_waiting(picks.pick_of([resource_id]))
+        grants = _go_on(picked, worker=worker, lease=lease)
+        granted = {grant.order_id for grant in grants}
+        refused.extend(each for each in picked if each.order_id in granted)
+        for order_id, counting in budgets.applying(refused).items():
+            amount = next(each.amount_minor for each in refused if each.order_id == order_id)
+            budgets.reserve(order_id=order_id, amount_minor=amount or 0, budget_ids=counting)
+        return grants
+
+    def retried(sqlstate: str) -> None:
+        _count(refused, ControlEventKind.SERIALIZATION_RETRY, worker, sqlstate=sqlstate)
+
+    try:
+        return serializable.run(attempt, retried=retried)
+    except budgets.NoRoom as full:
+        _refuse_for_budget(refused, full, worker)
+    except Exhausted as exhausted:
+        _count(refused, ControlEventKind.SERIALIZATION_EXHAUSTED, worker, sqlstate=exhausted.sqlstate)
+    return []
+
+
+def _refuse_for_budget(refused: Sequence[Picked], full: budgets.NoRoom, worker: str) -> None:
+    """Counts it once an operation, however often it is looked at again."""
+    with transaction.atomic():
+        claims.put_off([each.order_id for each in refused], seconds=_WAITS["budget"])
+        new = [
+            each
+            for each in refused
+            if not control_events.is_recorded(ControlEventKind.BUDGET_REFUSAL, each.key)
+        ]
+        _count(new, ControlEventKind.BUDGET_REFUSAL, worker, budgets=full.budget_ids)
+
+
+def _go_on(picked: Sequence[Picked], *, worker: str, lease: float) -> list[Grant]:
+    """Grants what its case lets go on, ends what it does not, puts off what has to wait."""
+    answers = execution.advance(picked, worker=worker) if picked else {}
+    stale = {
+        each.order_id: answers[each.order_id].reason
+        for each in picked
+        if answers[each.order_id].verb is Verb.STALE
+    }
+    claims.end(stale)
+    _put_off(
+        {
+            each.order_id: answers[each.order_id].reason
+            for each in picked
+            if answers[each.order_id].verb is Verb.BUSY
+        }
+    )
+    moved = [each for each in picked if answers[each.order_id].verb is Verb.MOVED]
+    grants = claims.grant(moved, worker=worker, lease=lease, standing={each.order_id for each in moved})
+    for each in picked:
+        if each.order_id in stale:
+            _count_end(each, stale[each.order_id], worker)
+    return grants
 
 
 def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
     """Grants up to ``most`` unresolved operations anew whose lease or back-off is over, each under a higher token.
 
-    What was never sent is checked as at the claim, and ends as failed where it may no longer happen.
+    What was never sent is checked as at the claim, and ends as failed where it may no longer happen. What has
+    silenced too many workers is set aside. Under a halt only look-ups go on.
     """
     with transaction.atomic():
-        picked = _without_disputed(claims.pick_again(most=most))
+        picked = _without_poison(_without_waiting(picks.pick_again(most=most)), worker)
+        still = halts.standstill({each.tenant_id for each in picked})
         standing = execution.standing(picked) if picked else set()
         ending = [each for each in picked if _is_over(each, standing)]
         ended = (
             execution.fail_never_sent([each.subject for each in ending], worker=worker) if ending else set()
         )
-        claims.end({each.order_id: "never_sent" for each in ending if each.subject in ended})
-        for each in ending:
-            if each.subject in ended:
-                _count_refusal(each, each.refusal or "never_sent", worker)
+        never_sent = [each for each in ending if each.subject in ended]
+        claims.end({each.order_id: "never_sent" for each in never_sent})
+        budgets.settle(orders=[each.order_id for each in never_sent], committed=[])
+        for each in never_sent:
+            _count_end(each, each.refusal or "never_sent", worker)
+        sending = {
+            each.order_id
+            for each in picked
+            if each.order_id in standing and not still.reason(tenant_id=each.tenant_id, tool_id=each.tool_id)
+        }
         going_on = [each for each in picked if each not in ending]
-        return claims.grant(going_on, worker=worker, lease=lease, standing=standing)
+        return claims.grant(going_on, worker=worker, lease=lease, standing=sending)
 
 
-def _without_disputed(picked: Sequence[Picked]) -> list[Picked]:
-    """Puts off what was never sent while a finding about it is open; what may have been sent is looked up still."""
-    disputed = findings.disputed([each.subject for each in picked]) if picked else set()
-    waiting = {each.order_id for each in picked if not each.maybe_sent and each.subject in disputed}
-    claims.put_off(list(waiting), seconds=_DISPUTED_AGAIN)
-    return [each for each in picked if each.order_id not in waiting]
+def _without_waiting(picked: Sequence[Picked]) -> list[Picked]:
+    """Puts off what was never sent while it has to wait; what may have been sent is looked up all the same."""
+    never_sent = [each for each in picked if not each.maybe_sent]
+    free = {each.order_id for each in _put_off_waiting(never_sent)}
+    disputed = findings.disputed([each.subject for each in never_sent]) if never_sent else set()
+    waiting = {each.order_id: "finding_open" for each in never_sent if each.subject in disputed}
+    _put_off({order_id: reason for order_id, reason in waiting.items() if order_id in free})
+    return [
+        each for each in picked if each.maybe_sent or (each.order_id in free and each.order_id not in waiting)
+    ]
+
+
+def _without_poison(picked: Sequence[Picked], worker: str) -> list[Picked]:
+    """Sets aside what has silenced too many workers, the last one just now."""
+    poison = [each for each in picked if each.fallen_silent and each.history.lost >= _MOST_LOST]
+    if not poison:
+        return list(picked)
+    free = execution.lock_free([each.subject for each in poison])
+    aside = [each for each in poison if each.subject in free]
+    execution.settle(
+        {
+            each.subject: (OperationState.OUTCOME_UNKNOWN, "set_aside")
+            for each in aside
+            if each.state == OperationState.STARTED
+        },
+        worker=worker,
+    )
+    claims.set_aside([each.order_id for each in aside])
+    _count(aside, ControlEventKind.SET_ASIDE, worker)
+    return [each for each in picked if each not in poison]
 
 
 def _is_over(picked: Picked, standing: set[int]) -> bool:
@@ -67,22 +188,43 @@ def _is_over(picked: Picked, standing: set[int]) -> bool:
     return not picked.maybe_sent and (picked.order_id not in standing or picked.refusal is not None)
 
 
-def _put_off(busy: Sequence[Picked], answers: dict[int, Answer]) -> None:
-    for reason, seconds in (("case_busy", _BUSY_AGAIN), ("finding_open", _DISPUTED_AGAIN)):
-        claims.put_off(
-            [each.order_id for each in busy if answers[each.order_id].reason == reason], seconds=seconds
-        )
+def _put_off_waiting(picked: Sequence[Picked]) -> list[Picked]:
+    """Puts off what must not be sent now, because its organisation is halted or its tool paused; returns the others.
+
+    The tenants are held shared, so that a halt waits for this transaction and none commits after it.
+    """
+    if not picked:
+        return []
+    held = halts.hold_shared({each.tenant_id for each in picked})
+    still = halts.standstill(held)
+    reasons = {each.order_id: "halting" for each in picked if each.tenant_id not in held}
+    for each in picked:
+        if still.reason(tenant_id=each.tenant_id, tool_id=each.tool_id):
+            reasons[each.order_id] = "halted"
+    _put_off(reasons)
+    return [each for each in picked if each.order_id not in reasons]
 
 
-def _count_refusal(picked: Picked, reason: str, worker: str) -> None:
+def _put_off(reasons: Mapping[int, str]) -> None:
+    for reason, seconds in _WAITS.items():
+        claims.put_off([order_id for order_id, why in reasons.items() if why == reason], seconds=seconds)
+
+
+def _count_end(picked: Picked, reason: str, worker: str) -> None:
     """In the claim's own transaction: what it ends is committed with it, and so is the count."""
     stale = reason == "resource_moved"
-    control_events.record(
-        tenant_id=picked.tenant_id,
-        kind=ControlEventKind.VERSION_CONFLICT if stale else ControlEventKind.REFUSED_CLAIM,
-        source=f"worker:{worker}",
-        action=picked.operation.tool.name,
-        subject=picked.subject,
-        key=picked.key,
-        reason=reason,
-    )
+    kind = ControlEventKind.VERSION_CONFLICT if stale else ControlEventKind.REFUSED_CLAIM
+    _count([picked], kind, worker, reason=reason)
+
+
+def _count(picked: Iterable[Picked], kind: ControlEventKind, worker: str, **detail: Any) -> None:
+    for each in picked:
+        control_events.record(
+            tenant_id=each.tenant_id,
+            kind=kind,
+            source=f"worker:{worker}",
+            action=each.tool,
+            subject=each.subject,
+            key=each.key,
+            **detail,
+        )

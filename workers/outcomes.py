@@ -6,12 +6,13 @@ A report whose token is no longer in force changes nothing: it is kept as eviden
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 
 from approvals import execution
-from ledger import control_events, findings, outcomes
+from ledger import control_events, findings, halts, operations, outcomes
 from ledger.outcomes import Report
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind, OperationState
 
@@ -97,7 +98,28 @@ def _record_together(reports: Sequence[Report]) -> list[Report]:
         outcomes.record(current)
         for each in outcomes.contradicted(current):  # its case is locked: it has just been settled
             _open_finding(each, FindingKind.TWICE)
+        for each in current:
+            _open_what_disagrees(each)
     return [each for each in reports if (each.order_id, each.token) not in states]
+
+
+def _open_what_disagrees(report: Report) -> None:
+    """A finding the worker met, a sink that has seen more grants than we gave, an effect under an older key."""
+    if report.finding is not None:
+        execution.lock_case(report.subject)
+        _open_finding(report, report.finding)
+    if report.reason == "fenced":
+        # By the token in force: the sink knows grants that this ledger has forgotten (docs/restore.md).
+        halts.begin(
+            tenant_id=report.tenant_id,
+            tool_id=operations.tool_of(report.order_id),
+            by="fence",
+            reason="The sink has seen a higher token than this ledger ever gave: the ledger has gone backwards.",
+        )
+    if report.earlier is not None:
+        _count(
+            report, ControlEventKind.EARLIER_EFFECT, earlier=report.earlier[0], reference=report.earlier[1]
+        )
 
 
 def _keep_alone(report: Report) -> None:
@@ -117,16 +139,19 @@ def _keep(report: Report) -> None:
         if outcomes.contradicts(report):
             _open_finding(report, FindingKind.LATE)
         # Nothing is refused by an exception here, so the event stands or falls with the evidence.
-        control_events.record(
-            tenant_id=report.tenant_id,
-            kind=ControlEventKind.FENCED_WRITE,
-            source=f"worker:{report.worker}",
-            action=report.tool,
-            subject=report.subject,
-            key=report.key,
-            token=report.token,
-            outcome=report.outcome,
-        )
+        _count(report, ControlEventKind.FENCED_WRITE, token=report.token, outcome=report.outcome)
+
+
+def _count(report: Report, kind: ControlEventKind, **detail: Any) -> None:
+    control_events.record(
+        tenant_id=report.tenant_id,
+        kind=kind,
+        source=f"worker:{report.worker}",
+        action=report.tool,
+        subject=report.subject,
+        key=report.key,
+        **detail,
+    )
 
 
 def _open_finding(report: Report, kind: FindingKind) -> None:

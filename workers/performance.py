@@ -102,6 +102,11 @@ def _no_repeat(grant: Grant) -> str | None:
     return None
 
 
+def report_of(grant: Grant, answer: Answer, *, sent: bool, lookups: int, worker: str) -> Report:
+    """The report on an answer that came to this grant some other way than by ``perform``."""
+    return _report(grant, _Done(answer, sent=sent, lookups=lookups), worker)
+
+
 def _report(grant: Grant, done: _Done, worker: str) -> Report:
     outcome, state, reason = _amounts_to(grant, done)
     receipt = done.answer if isinstance(done.answer, Receipt) else None

@@ -2,8 +2,7 @@
 
 from celery import shared_task
 
-from approvals import cases
-from workers import bootsteps, hints
+from workers import bootsteps, hints, sweeps
 
 
 @shared_task(name="workers.execute")
@@ -16,11 +15,6 @@ def execute(hinted: object = None) -> None:
 
 @shared_task(name="workers.sweep")
 def sweep() -> None:
-    """The clock's doorbell: look for due work, whatever messages were lost."""
+    """The clock's doorbell: look for due work, whatever messages were lost, and make the looks that are due."""
     bootsteps.running().wake()
-
-
-@shared_task(name="workers.expire")
-def expire() -> None:
-    """Writes down what the clock has ended."""
-    cases.expire_due()
+    sweeps.run_due()

@@ -3,7 +3,7 @@
 from django.db import migrations
 
 HALTED = """
-CREATE FUNCTION ledger_halted(of_tenant uuid, of_tool bigint, since timestamptz, until timestamptz)
+CREATE FUNCTION halted_time(of_tenant uuid, of_tool bigint, since timestamptz, until timestamptz)
 RETURNS interval LANGUAGE sql STABLE AS $$
     SELECT coalesce(sum(upper(span) - lower(span)), interval '0')
     FROM unnest((
@@ -20,5 +20,5 @@ class Migration(migrations.Migration):
     dependencies = [("ledger", "0005_whole_execution")]
 
     operations = [
-        migrations.RunSQL(HALTED, "DROP FUNCTION ledger_halted(uuid, bigint, timestamptz, timestamptz)")
+        migrations.RunSQL(HALTED, "DROP FUNCTION halted_time(uuid, bigint, timestamptz, timestamptz)")
     ]

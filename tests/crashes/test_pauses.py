@@ -89,8 +89,7 @@ def test_the_broker_is_away_at_the_approval_and_nothing_waits_for_its_return(
 ) -> None:
     worker = stage.worker("a", sink)
     worker.wait_until_ready()
-    shutil.rmtree(settings.BROKER_DIR)
-    settings.BROKER_DIR.write_text("not a folder: nothing can be sent or received")
+    _put_a_file_in_place_of(settings.BROKER_DIR)
     try:
         case = stage.approved(sink)
         stage.wait_for_state(case, OperationState.COMMITTED)
@@ -101,6 +100,14 @@ def test_the_broker_is_away_at_the_approval_and_nothing_waits_for_its_return(
     stage.assert_happened_once(case, sink)
     other = stage.approved(sink, reference="1843", target="order:88214")
     stage.wait_for_state(other, OperationState.COMMITTED)
+
+
+def _put_a_file_in_place_of(folder: Path) -> None:
+    """The worker is writing there: the folder moves away at once, and is not taken apart file by file."""
+    gone = folder.with_name(f"{folder.name}-gone")
+    folder.rename(gone)
+    folder.write_text("not a folder: nothing can be sent or received")
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def test_a_worker_that_starts_after_the_broker_lost_every_message_finds_the_work(

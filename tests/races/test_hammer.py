@@ -85,7 +85,8 @@ class Hammer:
         picker, after = random.Random(worker), 0
         while True:
             nothing_new = self._all_approved.is_set()
-            grants, after = claims.claim(worker=worker, most=8, after=after, lease=LEASE)
+            claimed = claims.claim(worker=worker, most=8, after=after, lease=LEASE)
+            grants, after = claimed.grants, claimed.go_on
             if grants:
                 self._carry_out(grants, worker, picker)
             elif after == 0 and nothing_new and not self._anything_left():

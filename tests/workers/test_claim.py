@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Agent
 from approvals.models import Case, Proposal, Revision
 from approvals.states import CaseState, Verdict
+from config.demo import seed
 from ledger import clock
-from ledger.models import Attempt, Finding, Operation, Order, Resource, ToolVersion
+from ledger.models import Attempt, Finding, Operation, Order, Resource, Tool, ToolVersion
 from ledger.states import AttemptOutcome, ControlEventKind
 from tests.worlds import (
     LEASE,
@@ -160,7 +161,8 @@ def test_resources_that_are_held_do_not_hide_the_free_ones_behind(world: World) 
 
     found, after = [], 0
     for _ in range(3):
-        grants, after = claims.claim(worker="worker-b", most=2, after=after, lease=LEASE)
+        claimed = claims.claim(worker="worker-b", most=2, after=after, lease=LEASE)
+        grants, after = claimed.grants, claimed.go_on
         found += grants
 
     assert [grant.subject for grant in found] == [free.pk]
@@ -171,7 +173,8 @@ def test_resources_are_taken_in_turn(world: World) -> None:
         approved(world, str(number), target=f"order:{number}")
     seen, after = [], 0
     while True:
-        grants, after = claims.claim(worker="worker-a", most=2, after=after, lease=LEASE)
+        claimed = claims.claim(worker="worker-a", most=2, after=after, lease=LEASE)
+        grants, after = claimed.grants, claimed.go_on
         seen += [grant.resource for grant in grants]
         if after == 0:
             break
@@ -302,8 +305,11 @@ def test_an_action_that_did_not_happen_moves_no_version(world: World) -> None:
 @pytest.mark.parametrize("limits", [{"EUR": 124_999}, {"USD": 500_000}])
 def test_an_amount_above_the_limit_of_its_tool_is_stopped(world: World, limits: dict[str, int]) -> None:
     case = approved(world)
-    with triggers_off():
-        ToolVersion.objects.filter(tool__name="refund").update(value_limits=limits)
+    ToolVersion.objects.create(
+        tool=Tool.objects.get(tenant=world.tenant, name="refund"),
+        number=2,
+        **{**seed.REFUND, "value_limits": limits},
+    )
     assert claim() == []
     assert_ended(case, CaseState.FAILED, "over_value_limit", act="stopped")
     assert_counted(case, ControlEventKind.REFUSED_CLAIM, "over_value_limit")

@@ -121,7 +121,30 @@ def test_what_the_change_refuses_is_refused_for_good_under_this_token(ledger: Ow
 def test_data_the_database_cannot_read_is_refused_and_not_tried_for_ever(ledger: OwnedLedger) -> None:
     answer = ledger.send(grant(amount="many"), timeout=SECONDS)
     assert isinstance(answer, Refused)
-    assert (answer.reason, answer.final) == ("22P02", False)
+    assert (answer.reason, answer.final) == ("refused", True)
+
+
+def test_many_orders_in_one_call_have_each_an_answer_of_its_own(ledger: OwnedLedger, url: str) -> None:
+    good, bad, refused, last = grant(), grant(amount="many"), grant(amount=-5), grant()
+    ledger.send(good, timeout=SECONDS)
+    other = dataclasses.replace(last, key=uuid4().hex, token=480)
+
+    answers = ledger.send_many([good, bad, refused, last, other], timeout=SECONDS)
+
+    kinds = [type(answer).__name__ for answer in answers]
+    assert kinds == ["Receipt", "Refused", "Refused", "Receipt", "Fenced"]
+    assert [changes_of(url, each.key) for each in (good, bad, refused, last, other)] == [1, 0, 0, 1, 0]
+
+
+def test_an_order_that_no_call_can_carry_takes_the_others_back_and_they_go_alone(
+    ledger: OwnedLedger, url: str
+) -> None:
+    good, bad = grant(), grant(body='{"order":"\\u0000"}')
+    answers = ledger.send_many([good, bad], timeout=SECONDS)
+    assert [type(answer).__name__ for answer in answers] == ["NotSent", "NotSent"]
+    assert isinstance(ledger.send(bad, timeout=SECONDS), Refused)
+    assert isinstance(ledger.send(good, timeout=SECONDS), Receipt)
+    assert changes_of(url, good.key) == 1
 
 
 def test_a_database_that_is_not_there_was_sent_nothing() -> None:

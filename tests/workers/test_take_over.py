@@ -286,7 +286,8 @@ def test_waits_for_a_sink_in_progress_are_counted(world: World) -> None:
 
 def test_a_first_grant_has_no_history(world: World) -> None:
     grant = claimed(world)
-    assert (grant.answer_stored, grant.in_progress_count, grant.key_window_left) == (False, 0, None)
+    assert (grant.answer_stored, grant.in_progress_count, grant.since_sent) == (False, 0, None)
+    assert grant.key_window_left == 86_400  # seconds: it begins with this very attempt
 
 
 def test_histories_are_kept_apart(world: World) -> None:
@@ -297,3 +298,39 @@ def test_histories_are_kept_apart(world: World) -> None:
     assert by_tenant[world.tenant.pk].answer_stored
     assert not by_tenant[other.tenant.pk].answer_stored
     assert not by_tenant[other.tenant.pk].maybe_sent
+
+
+# Poison: an order that silences whoever takes it.
+
+
+def test_an_order_that_keeps_silencing_workers_is_set_aside_for_a_person(world: World) -> None:
+    grant = silenced(world, 5)
+    assert take_over() == []
+    it = operation(grant)
+    assert (it.state, it.reason, it.worker) == ("outcome_unknown", "set_aside", None)
+    assert case_of(grant).state == "unknown"
+    (event,) = events(ControlEventKind.SET_ASIDE)
+    assert event.key == grant.key
+    assert take_over() == []  # it does not come back by itself
+
+
+def test_a_person_who_asks_lets_one_more_worker_look(world: World) -> None:
+    grant = silenced(world, 5)
+    take_over()
+    make_due()
+    assert len(take_over(lease=LAPSED)) == 1
+    assert take_over() == []  # silent once more: aside again
+    assert operation(grant).reason == "set_aside"
+
+
+def test_what_silenced_a_few_workers_is_taken_over_still(world: World) -> None:
+    silenced(world, 4)
+    assert len(take_over()) == 1
+
+
+def silenced(world: World, times: int) -> Grant:
+    """A grant that so many workers in turn have fallen silent over."""
+    grant = claimed(world, lease=LAPSED)
+    for _ in range(times - 1):
+        (grant,) = take_over(lease=LAPSED)
+    return grant

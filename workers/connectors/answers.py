@@ -82,6 +82,14 @@ class Connector(Protocol):
         """Asks the sink's own records for the effect of this key; never causes one."""
 
 
+@runtime_checkable
+class TakesMany(Protocol):
+    """A sink that takes many orders in one call, each with an answer of its own."""
+
+    def send_many(self, grants: Sequence[Grant], *, timeout: float) -> Sequence[Answer]:
+        """One request on the wire for all of them; answers in the grants' order. ``timeout`` in seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """One effect in a sink's own listing. ``key`` is our marker on it, None where it carries none of ours."""

@@ -4,6 +4,7 @@ The schema it calls is shipped beside this module (``owned_ledger.sql``) and des
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,30 +66,41 @@ class OwnedLedger:
 
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         """One autocommitted call of ``countersign.apply``."""
-        parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token], [grant.body])
-        answer = self._call(_APPLY, parameters, timeout)
-        if not isinstance(answer, _Row):
-            return answer
-        if answer.verdict == "refused":
-            # The call that refused has raised the fence: no earlier worker can act any more.
-            return Refused("refused", answer.detail or "The change was refused.", final=True)
-        return _known(answer, grant)
+        return self.send_many([grant], timeout=timeout)[0]
+
+    def send_many(self, grants: Sequence[Grant], *, timeout: float) -> Sequence[Answer]:
+        """One autocommitted call of ``countersign.apply`` for all of them: they are applied or lost together."""
+        parameters = (
+            [grant.key for grant in grants],
+            [grant.fingerprint for grant in grants],
+            [_resource(grant) for grant in grants],
+            [grant.token for grant in grants],
+            [grant.body for grant in grants],
+        )
+        rows = self._call(_APPLY, parameters, timeout)
+        if isinstance(rows, Refused) and len(grants) > 1:  # one of them was bad, and all were rolled back
+            rows = NotSent(f"Rolled back with others; it goes alone next. {rows.note}")
+        if not isinstance(rows, list):
+            return [rows] * len(grants)
+        by_key = {row.key: row for row in rows}
+        return [_applied(by_key.get(grant.key), grant) for grant in grants]
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Raises the fence to the grant's token and looks, in one call: what is absent then cannot happen any more."""
         parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token])
-        answer = self._call(_LOOK_UP, parameters, timeout)
-        if not isinstance(answer, _Row):
-            return Uncertain(answer.note)
-        return Absent() if answer.verdict == "absent" else _known(answer, grant)
+        rows = self._call(_LOOK_UP, parameters, timeout)
+        if not isinstance(rows, list):
+            return Uncertain(rows.note)
+        (row,) = rows
+        return Absent() if row.verdict == "absent" else _known(row, grant)
 
     def _call(
         self, statement: str, parameters: tuple[Any, ...], timeout: float
-    ) -> "_Row | NotSent | Busy | Refused | Uncertain":
+    ) -> "list[_Row] | NotSent | Busy | Refused | Uncertain":
         try:
             with self._pool.connection(timeout=timeout) as connection:
-                row = connection.execute(statement, parameters).fetchone()
-                return _Row(row.verdict, row.reference, row.token, row.detail)
+                rows = connection.execute(statement, parameters).fetchall()
+                return [_Row(row.key, row.verdict, row.reference, row.token, row.detail) for row in rows]
         except PoolTimeout as error:
             return NotSent(f"No connection to the database: {error}")
         except psycopg.Error as error:
@@ -100,10 +112,20 @@ class OwnedLedger:
 
 
 class _Row(NamedTuple):
+    key: str
     verdict: str
     reference: str | None
     token: int
     detail: str | None
+
+
+def _applied(row: _Row | None, grant: Grant) -> Answer:
+    if row is None:
+        return Uncertain("The sink did not answer this order.")
+    if row.verdict == "refused":
+        # The call that refused has raised the fence: no earlier worker can act any more.
+        return Refused("refused", row.detail or "The change was refused.", final=True)
+    return _known(row, grant)
 
 
 def _known(row: _Row, grant: Grant) -> Receipt | Fenced | Uncertain:

@@ -67,7 +67,7 @@ BEGIN
                     INSERT INTO countersign.effect (key, fingerprint, resource, token, reference)
                     VALUES (keys[i], fingerprints[i], resources[i], tokens[i], apply.reference);
                     verdict := 'applied';
-                EXCEPTION WHEN raise_exception OR integrity_constraint_violation THEN
+                EXCEPTION WHEN raise_exception OR integrity_constraint_violation OR data_exception THEN
                     verdict := 'refused'; reference := NULL; detail := SQLERRM;
                 END;
             END IF;

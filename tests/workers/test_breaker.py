@@ -1,0 +1,63 @@
+"""The breaker: a sink that keeps saying it is busy, or keeps silent, is left alone for a while, and people see why."""
+
+from datetime import timedelta
+
+import pytest
+
+from ledger.claims import Grant
+from ledger.models import Halt
+from ledger.states import AttemptOutcome, ControlEventKind
+from tests.worlds import World, claimed, events, report
+from workers.breaker import Breaker
+
+
+@pytest.mark.parametrize(
+    ("outcome", "times"),
+    [(AttemptOutcome.BUSY, 3), (AttemptOutcome.NOT_SENT, 5), (AttemptOutcome.UNCERTAIN, 5)],
+)
+def test_unhelpful_answers_in_a_row_pause_the_tool(world: World, outcome: AttemptOutcome, times: int) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, outcome, times - 1)
+    assert not Halt.objects.exists()
+
+    watched(breaker, grant, outcome, 1)
+
+    pause = Halt.objects.get()
+    assert (pause.tool_id, pause.tenant, pause.began_by) == (grant.tool_id, world.tenant, "breaker")
+    assert "as the test says" in pause.reason
+    assert pause.ends_at is not None
+    (event,) = events(ControlEventKind.BREAKER_OPENED)
+    assert (event.action, event.key) == ("refund", grant.key)
+
+
+def test_a_useful_answer_between_begins_the_count_anew(world: World) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, AttemptOutcome.BUSY, 2)
+    watched(breaker, grant, AttemptOutcome.REFUSED, 1)
+    watched(breaker, grant, AttemptOutcome.BUSY, 2)
+    assert not Halt.objects.exists()
+
+
+def test_a_breaker_waits_as_long_as_the_sink_asks_and_longer_each_time(world: World) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, AttemptOutcome.BUSY, 3, wait=90.0)
+    assert lasts() >= timedelta(seconds=89)
+    Halt.objects.update(ends_at=Halt.objects.get().began_at)
+    watched(breaker, grant, AttemptOutcome.BUSY, 3)
+    first = lasts()
+    Halt.objects.update(ends_at=Halt.objects.latest("id").began_at)
+    watched(breaker, grant, AttemptOutcome.BUSY, 3)
+    assert lasts() == 2 * first
+
+
+def watched(
+    breaker: Breaker, grant: Grant, outcome: AttemptOutcome, times: int, wait: float | None = 0.0
+) -> None:
+    for _ in range(times):
+        breaker.watch([grant], [report(grant, outcome, wait=wait)])
+
+
+def lasts() -> timedelta:
+    pause = Halt.objects.latest("id")
+    assert pause.ends_at is not None
+    return pause.ends_at - pause.began_at
