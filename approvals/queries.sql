@@ -26,6 +26,14 @@ JOIN approvals_proposal p ON p.id = c.proposal_id
 JOIN approvals_policy policy ON policy.id = p.policy_id
 WHERE c.id = ANY(%(cases)s) AND c.state IN ('executing', 'unknown');
 
+-- name: last_votes
+-- Promises each reviewer's latest word on the wanted revision of each case, with who stands behind the proposal.
+SELECT DISTINCT ON (v.case_id, v.reviewer_id) v.case_id, v.reviewer_id, v.verdict, c.agent_id, c.opened_by_id
+FROM unnest(%(cases)s::bigint[], %(revisions)s::int[]) AS wanted (case_id, revision)
+JOIN approvals_vote v ON v.case_id = wanted.case_id AND v.revision = wanted.revision
+JOIN approvals_case c ON c.id = v.case_id
+ORDER BY v.case_id, v.reviewer_id, v.id DESC;
+
 -- name: advance_cases
 -- Promises that the cases in one of the source states move, each one revision up with its Revision row.
 -- Safe because the source states are in the WHERE and the answer is counted: a case that is elsewhere is missing in it.

@@ -2,10 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
-from accounts.models import Role
+from accounts import members
 from approvals.models import Case, Vote
 from approvals.states import Verdict
+from ledger.sql import Queries
+
+QUERIES = Queries(Path(__file__).with_name("queries.sql"))
 
 
 def standing_approvals(revisions: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
@@ -14,27 +18,18 @@ def standing_approvals(revisions: Iterable[tuple[int, int]]) -> dict[int, set[in
     A word counts only while its giver is an active reviewer, and never from a person behind the proposal.
     """
     wanted = dict(revisions)
-    latest = (
-        Vote.objects.filter(case_id__in=list(wanted))
-        .order_by("case_id", "revision", "reviewer_id", "-id")
-        .distinct("case_id", "revision", "reviewer_id")
-        .values_list("case_id", "revision", "verdict", "reviewer_id", *_STANDING)
-    )
+    votes = QUERIES.rows("last_votes", cases=list(wanted), revisions=list(wanted.values()))
+    approvals = [vote for vote in votes if vote.verdict == Verdict.APPROVE]
     standing: dict[int, set[int]] = defaultdict(set)
-    for case_id, revision, verdict, reviewer_id, member, user, roles, owner_id, opened_by_id in latest:
-        stands = member and user and Role.REVIEWER in roles and reviewer_id not in (owner_id, opened_by_id)
-        if revision == wanted[case_id] and verdict == Verdict.APPROVE and stands:
-            standing[case_id].add(reviewer_id)
+    if not approvals:
+        return standing
+    reviewers = members.reviewers_among({vote.reviewer_id for vote in approvals})
+    owners = members.owners_of({vote.agent_id for vote in approvals})
+    for vote in approvals:
+        behind_it = (owners[vote.agent_id], vote.opened_by_id)
+        if vote.reviewer_id in reviewers and vote.reviewer_id not in behind_it:
+            standing[vote.case_id].add(vote.reviewer_id)
     return standing
-
-
-_STANDING = (
-    "reviewer__is_active",
-    "reviewer__user__is_active",
-    "reviewer__roles",
-    "case__agent__owner_id",
-    "case__opened_by_id",
-)
 
 
 def last_word(*, case: Case, revision: int, reviewer_id: int) -> Vote | None:

@@ -30,6 +30,9 @@ WEB_PORT = env.int("WEB_PORT", default=8000)
 SANDBOX_PORT = env.int("SANDBOX_PORT", default=8100)
 BASE_URL = env.str("BASE_URL", default=f"http://127.0.0.1:{WEB_PORT}")
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
+METRICS_TOKEN = env.str(
+    "METRICS_TOKEN", default=""
+)  # what a scraper of /metrics sends; unset: it is not there
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -97,6 +100,8 @@ DATABASES = {
         "OPTIONS": {**_database.get("OPTIONS", {}), "options": _limits},
     }
 }
+# A pooler that changes servers between transactions and does not follow prepared statements needs this off.
+DATABASE_PREPARES = env.bool("DATABASE_PREPARES", default=True)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "accounts.User"

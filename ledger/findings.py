@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from ledger.models import Finding
 from ledger.states import FindingKind
@@ -42,5 +42,9 @@ def open_finding(
 
 def disputed(subjects: Iterable[int]) -> set[int]:
     """Those of the subjects about which a finding is open: neither approved nor claimed until it closes."""
-    found = Finding.objects.filter(subject__in=list(subjects), closed_at=None)
-    return {subject for subject in found.values_list("subject", flat=True) if subject is not None}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT subject FROM ledger_finding WHERE subject = ANY(%s) AND closed_at IS NULL",
+            [list(subjects)],
+        )
+        return {subject for (subject,) in cursor.fetchall()}

@@ -77,8 +77,13 @@ def _open(tenant_id: UUID, tool_id: int | None) -> QuerySet[Halt]:
 
 def standstill(tenant_ids: Iterable[UUID]) -> Standstill:
     """What stands still of these tenants. In a claim, ask after ``hold_shared``."""
-    found = Halt.objects.filter(Q(ends_at=None) | Q(ends_at__gt=Now()), tenant_id__in=list(tenant_ids))
-    rows = list(found.values_list("tenant_id", "tool_id", "reason"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT tenant_id, tool_id, reason FROM ledger_halt"
+            " WHERE tenant_id = ANY(%s) AND (ends_at IS NULL OR ends_at > clock_timestamp())",
+            [list(tenant_ids)],
+        )
+        rows = cursor.fetchall()
     return Standstill(
         tenants={tenant_id: reason for tenant_id, tool_id, reason in rows if tool_id is None},
         tools={tool_id: reason for _tenant_id, tool_id, reason in rows if tool_id is not None},

@@ -46,23 +46,31 @@ def lock(orders: Sequence[int]) -> None:
     QUERIES.rows("lock_recorded_resources", orders=list(orders))
 
 
-def in_force(reports: Sequence[Report]) -> dict[tuple[int, int], OperationState]:
-    """{(order id, token): the order's state} for the tokens that are still the newest. The others come too late."""
+def lock_in_force(reports: Sequence[Report]) -> dict[tuple[int, int], OperationState]:
+    """{(order id, token): the order's state} for the grants that are still in force, their resources locked.
+
+    The others come too late: a newer grant was given, or this very report was recorded before.
+    """
     rows = QUERIES.rows(
-        "current_grants", orders=[each.order_id for each in reports], tokens=[each.token for each in reports]
+        "lock_grants_in_force",
+        orders=[each.order_id for each in reports],
+        tokens=[each.token for each in reports],
     )
     return {(row.order_id, row.token): OperationState(row.state) for row in rows}
 
 
 def record(reports: Sequence[Report]) -> None:
-    """Writes reports that are in force: operation, attempt, resource. The resources are locked by the caller."""
+    """Writes reports that are in force: operation, attempt, resource, budgets. The caller has locked the resources."""
     if not reports:
         return
-    orders, tokens = [each.order_id for each in reports], [each.token for each in reports]
-    QUERIES.rows(
-        "close_attempts",
-        orders=orders,
-        tokens=tokens,
+    rows = QUERIES.rows(
+        "record_operations",
+        orders=[each.order_id for each in reports],
+        tokens=[each.token for each in reports],
+        states=[each.state.value for each in reports],
+        references=[each.reference if each.state == OperationState.COMMITTED else None for each in reports],
+        reasons=[each.reason for each in reports],
+        waits=[each.wait for each in reports],
         outcomes=[each.outcome.value for each in reports],
         sent=[each.sent for each in reports],
         lookups=[each.lookups for each in reports],
@@ -70,22 +78,15 @@ def record(reports: Sequence[Report]) -> None:
         receipts=[each.receipt for each in reports],
         notes=[each.note for each in reports],
     )
-    recorded = QUERIES.rows(
-        "record_operations",
-        orders=orders,
-        tokens=tokens,
-        states=[each.state.value for each in reports],
-        references=[each.reference if each.state == OperationState.COMMITTED else None for each in reports],
-        reasons=[each.reason for each in reports],
-        waits=[each.wait for each in reports],
+    written = [row for row in rows if row.closed]
+    if len(written) != len(reports):
+        raise RuntimeError(f"{len(reports)} recordings were in force, {len(written)} were written.")
+    reserved = {row.order_id for row in rows if row.reserved}
+    final = [each for each in reports if each.state in SETTLED and each.order_id in reserved]
+    budgets.settle(
+        orders=[each.order_id for each in final],
+        committed=[each.order_id for each in final if each.state == OperationState.COMMITTED],
     )
-    if len(recorded) != len(reports):
-        raise RuntimeError(f"{len(reports)} recordings were in force, {len(recorded)} were written.")
-    committed = [each.order_id for each in reports if each.state == OperationState.COMMITTED]
-    final = [each.order_id for each in reports if each.state in SETTLED]
-    if final:
-        QUERIES.rows("settle_resources", committed=committed, final=final)
-        budgets.settle(orders=final, committed=committed)
 
 
 def keep_as_evidence(report: Report) -> Evidence:
@@ -113,11 +114,11 @@ def contradicts(report: Report) -> bool:
 
 def contradicted(reports: Sequence[Report]) -> list[Report]:
     """Those of the reports whose effect is not the one that late evidence had named: it may have happened twice."""
-    references = {each.order_id: each.reference for each in reports if each.reference is not None}
-    if not references:
+    named = {each.order_id: each.reference for each in reports if each.reference is not None}
+    if not named:
         return []
-    named = Evidence.objects.filter(operation_id__in=list(references), reference__isnull=False)
-    others = {each.operation_id for each in named if each.reference != references[each.operation_id]}
+    rows = QUERIES.rows("other_references", orders=list(named), references=list(named.values()))
+    others = {row.operation_id for row in rows}
     return [each for each in reports if each.order_id in others]
 
 

@@ -188,54 +188,64 @@ FROM held WHERE o.order_id = ANY(%(orders)s) AND o.order_id = held.order_id
 RETURNING o.order_id, o.token;
 
 -- name: lock_recorded_resources
--- Promises the resources of the operations, locked in id order: the first lock of every recording.
+-- Promises the resources of the operations, locked in id order: the first lock of every word on an operation.
 SELECT r.id FROM ledger_resource r
 WHERE r.id IN (SELECT resource_id FROM ledger_operation WHERE order_id = ANY(%(orders)s))
 ORDER BY r.id
 FOR NO KEY UPDATE;
 
--- name: current_grants
--- Promises which of the grants are still in force, with their operation's state.
--- Safe because the resources are locked: no new grant can be given while this transaction is open.
+-- name: lock_grants_in_force
+-- Promises which of the grants are still in force, with their operation's state, their resources locked in id order.
+-- Safe because token and holder are judged again on the locked resource, which every grant changes: a newer grant that
+-- committed meanwhile drops the row here, and none can come while this transaction is open.
 SELECT o.order_id, o.token, o.state
 FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[]) AS report (order_id, token)
-JOIN ledger_operation o ON o.order_id = report.order_id AND o.token = report.token
-JOIN ledger_attempt a ON a.operation_id = o.order_id AND a.token = o.token
-WHERE o.order_id = ANY(%(orders)s) AND o.state IN ('started', 'outcome_unknown') AND a.ended_at IS NULL;
+JOIN ledger_operation o ON o.order_id = report.order_id AND o.token = report.token AND o.worker IS NOT NULL
+JOIN ledger_resource r ON r.id = o.resource_id AND r.holder_id = o.order_id AND r.token = o.token
+WHERE o.order_id = ANY(%(orders)s) AND o.state IN ('started', 'outcome_unknown')
+ORDER BY r.id
+FOR NO KEY UPDATE OF r;
 
 -- name: record_operations
--- Promises each operation the state its worker's report amounts to, once, by the token in force.
+-- Promises each operation the state its worker's report amounts to, once, by the token in force; its attempt closed; its
+-- resource let go and one version up, where that is final and where it happened.
 -- Safe because token and state are in the WHERE: a stale recording changes nothing, and the caller counts the rows.
 WITH report AS (
     SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(references)s::text[],
-                         %(reasons)s::text[], %(waits)s::float8[])
-        AS report (order_id, token, state, reference, reason, wait)
-)
-UPDATE ledger_operation o
-SET state = report.state,
-    reference = report.reference,
-    reason = report.reason,
-    worker = NULL,
-    due_at = CASE WHEN report.wait IS NOT NULL THEN clock_timestamp() + make_interval(secs => report.wait) END,
-    settled_at = CASE WHEN report.wait IS NULL THEN clock_timestamp() END
-FROM report
-WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
-  AND o.state IN ('started', 'outcome_unknown')
-RETURNING o.order_id;
-
--- name: close_attempts
--- Promises that the attempts say how they ended. Safe because an attempt closes once: the open ones are in the WHERE.
-WITH report AS (
-    SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(outcomes)s::text[], %(sent)s::boolean[],
+                         %(reasons)s::text[], %(waits)s::float8[], %(outcomes)s::text[], %(sent)s::boolean[],
                          %(lookups)s::int[], %(stored)s::boolean[], %(receipts)s::text[], %(notes)s::text[])
-        AS report (order_id, token, outcome, sent, lookups, stored, receipt, note)
+        AS report (order_id, token, state, reference, reason, wait, outcome, sent, lookups, stored, receipt, note)
+), recorded AS (
+    UPDATE ledger_operation o
+    SET state = report.state,
+        reference = report.reference,
+        reason = report.reason,
+        worker = NULL,
+        due_at = CASE WHEN report.wait IS NOT NULL THEN clock_timestamp() + make_interval(secs => report.wait) END,
+        settled_at = CASE WHEN report.wait IS NULL THEN clock_timestamp() END
+    FROM report
+    WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
+      AND o.state IN ('started', 'outcome_unknown')
+    RETURNING o.order_id, o.resource_id, o.state
+), closed AS (
+    UPDATE ledger_attempt a
+    SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups,
+        answer_stored = report.stored, receipt = report.receipt, note = report.note
+    FROM report
+    WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = report.order_id AND a.token = report.token
+      AND a.ended_at IS NULL
+    RETURNING a.operation_id
+), freed AS (
+    UPDATE ledger_resource r
+    SET version = r.version + CASE WHEN recorded.state = 'committed' THEN 1 ELSE 0 END, holder_id = NULL
+    FROM recorded
+    WHERE r.id = ANY(ARRAY(SELECT resource_id FROM recorded)) AND r.id = recorded.resource_id AND r.holder_id = recorded.order_id
+      AND recorded.state IN ('committed', 'failed_before_commit')
+    RETURNING r.id
 )
-UPDATE ledger_attempt a
-SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups, answer_stored = report.stored,
-    receipt = report.receipt, note = report.note
-FROM report
-WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = report.order_id AND a.token = report.token
-  AND a.ended_at IS NULL;
+SELECT recorded.order_id, recorded.resource_id, closed.operation_id IS NOT NULL AS closed,
+       EXISTS (SELECT FROM ledger_reservation v WHERE v.operation_id = recorded.order_id) AS reserved
+FROM recorded LEFT JOIN closed ON closed.operation_id = recorded.order_id;
 
 -- name: settle_resources
 -- Promises that a committed effect raises its resource's version by one and that a final operation lets go of it.
@@ -243,6 +253,12 @@ UPDATE ledger_resource r
 SET version = r.version + CASE WHEN r.holder_id = ANY(%(committed)s) THEN 1 ELSE 0 END, holder_id = NULL
 WHERE r.id = ANY(ARRAY(SELECT resource_id FROM ledger_operation WHERE order_id = ANY(%(final)s)))
   AND r.holder_id = ANY(%(final)s);
+
+-- name: other_references
+-- Promises the orders about which late evidence names another effect than the one that is now recorded.
+SELECT DISTINCT e.operation_id
+FROM unnest(%(orders)s::bigint[], %(references)s::text[]) AS report (order_id, reference)
+JOIN ledger_evidence e ON e.operation_id = report.order_id AND e.reference <> report.reference;
 
 -- name: make_due
 -- Promises that an unresolved operation nobody is working on is looked at now.

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from ledger import schemas
 from ledger.identity import canonical
 from ledger.models import ToolVersion
@@ -49,13 +51,15 @@ def current_version(*, tenant_id: UUID, name: str) -> ToolVersion:
 
 def newest_versions(tool_ids: Iterable[int]) -> dict[int, ToolVersion]:
     """{tool id: its newest version}."""
-    newest = (
-        ToolVersion.objects.filter(tool_id__in=list(tool_ids))
-        .order_by("tool_id", "-number")
-        .distinct("tool_id")
-        .values_list("tool_id", "pk")
-    )
-    return {tool_id: version(version_id) for tool_id, version_id in newest}
+    with connection.cursor() as cursor:
+        cursor.execute(_NEWEST, [list(tool_ids)])
+        return {tool_id: version(version_id) for tool_id, version_id in cursor.fetchall()}
+
+
+_NEWEST = """
+SELECT DISTINCT ON (tool_id) tool_id, id FROM ledger_toolversion
+WHERE tool_id = ANY(%s) ORDER BY tool_id, number DESC
+"""
 
 
 @lru_cache(maxsize=1000)  # tool versions never change, so they need no eviction rule

@@ -60,31 +60,35 @@ def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Gran
     SERIALIZABLE, and retried whole. Without room, or when the retries are used up, the operation stays due and the
     refusal is counted: nobody is told that it failed.
     """
-    refused: list[Picked] = []
+    picked: list[Picked] = []
 
     def attempt() -> list[Grant]:
-        refused.clear()
         if not picks.lock_free(resource_id):
             return []
-        picked = _put_off_waiting(picks.pick_of([resource_id]))
+        picked[:] = _put_off_waiting(picks.pick_of([resource_id]))
         grants = _go_on(picked, worker=worker, lease=lease)
         granted = {grant.order_id for grant in grants}
-        refused.extend(each for each in picked if each.order_id in granted)
-        for order_id, counting in budgets.applying(refused).items():
-            amount = next(each.amount_minor for each in refused if each.order_id == order_id)
-            budgets.reserve(order_id=order_id, amount_minor=amount or 0, budget_ids=counting)
+        counting = budgets.applying(picked)
+        for each in picked:
+            if each.order_id in granted and each.order_id in counting:
+                _reserve(each, counting[each.order_id])
         return grants
 
     def retried(sqlstate: str) -> None:
-        _count(refused, ControlEventKind.SERIALIZATION_RETRY, worker, sqlstate=sqlstate)
+        _count(picked, ControlEventKind.SERIALIZATION_RETRY, worker, sqlstate=sqlstate)
 
     try:
         return serializable.run(attempt, retried=retried)
     except budgets.NoRoom as full:
-        _refuse_for_budget(refused, full, worker)
+        _refuse_for_budget(picked, full, worker)
     except Exhausted as exhausted:
-        _count(refused, ControlEventKind.SERIALIZATION_EXHAUSTED, worker, sqlstate=exhausted.sqlstate)
+        _count(picked, ControlEventKind.SERIALIZATION_EXHAUSTED, worker, sqlstate=exhausted.sqlstate)
     return []
+
+
+def _reserve(picked: Picked, budget_ids: Sequence[int]) -> None:
+    assert picked.amount_minor is not None  # else no budget would count it
+    budgets.reserve(order_id=picked.order_id, amount_minor=picked.amount_minor, budget_ids=budget_ids)
 
 
 def _refuse_for_budget(refused: Sequence[Picked], full: budgets.NoRoom, worker: str) -> None:

@@ -84,8 +84,7 @@ def _storable(report: Report) -> Report:
 def _record_together(reports: Sequence[Report]) -> list[Report]:
     """Writes the reports in force in one transaction; returns the others."""
     with transaction.atomic():
-        outcomes.lock([each.order_id for each in reports])
-        states = outcomes.in_force(reports)
+        states = outcomes.lock_in_force(reports)
         current = [each for each in reports if (each.order_id, each.token) in states]
         execution.settle(
             {

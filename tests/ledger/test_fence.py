@@ -39,7 +39,7 @@ def test_only_the_newest_token_of_an_operation_is_in_force(world: World) -> None
     stalled = claimed(world, lease=LAPSED)
     (successor,) = take_over(worker="worker-b")
     both = [report(stalled), report(successor)]
-    assert outcomes.in_force(both) == {(successor.order_id, successor.token): "started"}
+    assert outcomes.lock_in_force(both) == {(successor.order_id, successor.token): "started"}
     recorded(successor)
-    assert outcomes.in_force(both) == {}
+    assert outcomes.lock_in_force(both) == {}
     assert operation(stalled).state == "committed"
