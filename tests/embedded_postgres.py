@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -27,7 +28,10 @@ os.environ.setdefault("SECRET_KEY", "only-for-tests-" + "0123456789" * 5)
 for name in [name for name in os.environ if name.startswith("COUNTERSIGN_") or name in {"DEBUG", "BASE_URL"}]:
     del os.environ[name]
 
-# Each process of the run rings a doorbell of its own.
+# Each process of the run rings a doorbell of its own: a folder, or a database of the Redis that was named.
+if WORKER and os.environ.get("BROKER_URL", "").startswith("redis"):
+    database = f"/{int(WORKER[2:]) + 1}"
+    os.environ["BROKER_URL"] = urlsplit(os.environ["BROKER_URL"])._replace(path=database).geturl()
 os.environ["BROKER_DIR"] = str(Path(os.environ["VAR_DIR"], "broker", WORKER or "main"))
 
 _server: Server | None = None

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.conf import settings
 from django.db import connection
 
+from tests.crashes.doorbell import Doorbell, doorbell
 from tests.crashes.gate import Gate
 from tests.crashes.stage import REPOSITORY, OwnLedger, Provider, Sink, Stage
 from workers.connectors import owned_ledger
@@ -78,11 +77,16 @@ def sink(request: pytest.FixtureRequest) -> Sink:
     return found
 
 
+@pytest.fixture(scope="session")
+def broker() -> Doorbell:
+    """The broker of this run."""
+    return doorbell()
+
+
 @pytest.fixture
-def stage(tmp_path: Path, transactional_db: None) -> Iterator[Stage]:
-    shutil.rmtree(settings.BROKER_DIR / "messages", ignore_errors=True)  # no message of an earlier test
-    (settings.BROKER_DIR / "messages").mkdir(parents=True)
-    stage = Stage(tmp_path, database_url(connection.settings_dict["NAME"]), settings.BROKER_DIR)
+def stage(tmp_path: Path, transactional_db: None, broker: Doorbell) -> Iterator[Stage]:
+    broker.empty()  # no message of an earlier test
+    stage = Stage(tmp_path, database_url(connection.settings_dict["NAME"]), broker)
     yield stage
     stage.end()
 

@@ -27,9 +27,10 @@ class Hold:
 class Gate:
     """Listens on loopback and passes bytes on to a Unix or TCP address."""
 
-    def __init__(self, upstream: str | tuple[str, int]) -> None:
+    def __init__(self, upstream: str | tuple[str, int], *, port: int = 0) -> None:
         self._upstream = upstream
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._pairs: list[_Pair] = []
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._hold: Hold | None = None
         self._guard = threading.Lock()
@@ -44,9 +45,17 @@ class Gate:
     def close(self) -> None:
         """Lets go of everything and stops listening."""
         self._open = False
+        with suppress(OSError):  # wakes the thread that accepts, which would hold the port
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         if self._hold:
             self._hold.released.set()
+
+    def cut(self) -> None:
+        """As ``close``, and cuts every connection there is: nobody is behind it any more."""
+        self.close()
+        for pair in self._pairs:
+            pair.close()
 
     def _accept(self) -> None:
         while self._open:
@@ -60,6 +69,7 @@ class Gate:
                 client.close()
                 continue
             pair = _Pair(client, server)
+            self._pairs.append(pair)
             threading.Thread(target=self._requests, args=[pair], daemon=True).start()
             threading.Thread(target=self._answers, args=[pair], daemon=True).start()
 

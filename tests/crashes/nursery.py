@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from celery.signals import worker_ready
+from celery.signals import celeryd_after_setup
 
 LIBRARIES = [
     "celery.apps.worker",
@@ -53,7 +53,7 @@ def _run(arguments: list[str], environment: dict[str, str], log: str) -> None:
     os.dup2(output, 2)
     os.environ.update(environment)
     if STOPS in environment:
-        worker_ready.connect(_stop_after_the_last_check, weak=False)
+        celeryd_after_setup.connect(_stop_after_the_last_check, weak=False)
     sys.argv = ["celery", *arguments]
     runpy.run_module("celery", run_name="__main__")
 

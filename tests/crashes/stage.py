@@ -25,6 +25,7 @@ from config.demo.seed import Organisation, organisation
 from ledger.models import Attempt, Operation
 from ledger.states import OperationState
 from tests.crashes import nursery
+from tests.crashes.doorbell import Doorbell
 from tests.crashes.gate import Gate, Hold, Side
 
 REPOSITORY = Path(__file__).parents[2]
@@ -174,7 +175,7 @@ class Stage:
 
     folder: Path
     database: str
-    broker: Path
+    broker: Doorbell
     organisation: Organisation = field(init=False)
     workers: list[WorkerProcess] = field(default_factory=list)
 
@@ -192,7 +193,7 @@ class Stage:
             **{f"COUNTERSIGN_{each.upper()}": value for each, value in times.items()},
             **sink.environment(gated=gated),
             "DATABASE_URL": self.database,
-            "BROKER_DIR": str(self.broker),
+            **self.broker.environment(),
             "VAR_DIR": str(self.folder),
             **({nursery.STOPS: "1"} if stops_before_it_sends else {}),
         }

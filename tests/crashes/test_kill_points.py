@@ -45,7 +45,7 @@ def approve_in_a_process(stage: Stage, case: Case, *, dying: str) -> int:
         env={
             **os.environ,
             "DATABASE_URL": stage.database,
-            "BROKER_DIR": str(stage.broker),
+            **stage.broker.environment(),
             "DJANGO_SETTINGS_MODULE": "config.settings",
         },
         check=False,

@@ -1,13 +1,11 @@
 """Paused workers, absent brokers, a database that restarts, messages out of time."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
@@ -15,6 +13,7 @@ from approvals.models import Case
 from config.embedded.postgres import Server
 from ledger.models import ControlEvent, Evidence
 from ledger.states import OperationState
+from tests.crashes.doorbell import Doorbell
 from tests.crashes.stage import PATIENCE, Provider, Sink, Stage, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -89,33 +88,19 @@ def test_the_broker_is_away_at_the_approval_and_nothing_waits_for_its_return(
 ) -> None:
     worker = stage.worker("a", sink)
     worker.wait_until_ready()
-    _put_a_file_in_place_of(settings.BROKER_DIR)
-    try:
+    with stage.broker.away():
         case = stage.approved(sink)
         stage.wait_for_state(case, OperationState.COMMITTED)
-    finally:
-        settings.BROKER_DIR.unlink()
-        (settings.BROKER_DIR / "messages").mkdir(parents=True)
-        (settings.BROKER_DIR / "control").mkdir()
     stage.assert_happened_once(case, sink)
     other = stage.approved(sink, reference="1843", target="order:88214")
     stage.wait_for_state(other, OperationState.COMMITTED)
-
-
-def _put_a_file_in_place_of(folder: Path) -> None:
-    """The worker is writing there: the folder moves away at once, and is not taken apart file by file."""
-    gone = folder.with_name(f"{folder.name}-gone")
-    folder.rename(gone)
-    folder.write_text("not a folder: nothing can be sent or received")
-    shutil.rmtree(gone, ignore_errors=True)
 
 
 def test_a_worker_that_starts_after_the_broker_lost_every_message_finds_the_work(
     stage: Stage, sink: Sink
 ) -> None:
     case = stage.approved(sink)
-    shutil.rmtree(settings.BROKER_DIR / "messages")
-    (settings.BROKER_DIR / "messages").mkdir()
+    stage.broker.empty()
     stage.worker("a", sink).wait_until_ready()
     began = time.monotonic()
     stage.wait_for_state(case, OperationState.COMMITTED)
@@ -192,10 +177,15 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.mark.parametrize("immediate", [False, True])
 def test_a_restart_of_postgresql_between_claim_and_recording_loses_no_outcome(
-    transactional_db: None, own_server: Server, provider: Provider, tmp_path: Path, immediate: bool
+    transactional_db: None,
+    own_server: Server,
+    provider: Provider,
+    broker: Doorbell,
+    tmp_path: Path,
+    immediate: bool,
 ) -> None:
-    settings.BROKER_DIR.mkdir(parents=True, exist_ok=True)
-    stage = Stage(tmp_path, own_server.url("restarted"), settings.BROKER_DIR)
+    broker.empty()
+    stage = Stage(tmp_path, own_server.url("restarted"), broker)
     try:
         worker = stage.worker(f"a-{uuid4().hex[:4]}", provider, gated=True, lease="20", call_timeout="15")
         worker.wait_until_ready()
