@@ -17,7 +17,7 @@ from ledger.states import OperationState
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
 
 # How many due resources are looked at for each one wanted: hot ones are held, and must not hide the free ones behind.
-_LOOK_AHEAD = 4
+_LOOK_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
