@@ -120,6 +120,11 @@ def render(
     )
 
 
+def fill(template: Any, values: Mapping[str, Any]) -> Any:
+    """The JSON template with every member in braces filled, as an order's is; one that stands alone keeps its type."""
+    return _fill_tree(template, values)
+
+
 def money(version: ToolVersion, parameters: Mapping[str, Any]) -> tuple[int | None, str | None]:
     """The minor units and currency the parameters name, or (None, None) for a tool that moves no money."""
     if not version.amount_field:

@@ -5,6 +5,6 @@ and nothing there imports this: they meet on the wire, as strangers do.
 
     python -m sandbox --port 0 --database sandbox.sqlite3
 
-Reading order: wire (what arrives, what leaves) → errors → forms → store → keys → faults → refunds →
-arrivals → control → provider (where they meet) → http1 → server (the socket).
+Reading order: wire (what arrives, what leaves) → errors → forms → store → keys → faults → refunds → effects →
+payables → actions → events → arrivals → control → provider (where they meet) → http1 → server (the socket) → mail.
 """

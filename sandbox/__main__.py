@@ -1,4 +1,4 @@
-"""python -m sandbox --port 0 --database PATH [--key-window SECONDS] [--ignore-keys] [--host 127.0.0.1]"""
+"""python -m sandbox --port 0 --database PATH [--key-window SECONDS] [--ignore-keys] [--mail-port 0] [--host …]"""
 
 import argparse
 import asyncio
@@ -30,8 +30,12 @@ async def _serve(options: argparse.Namespace) -> None:
     provider = Provider(options.database, key_window=options.key_window, ignore_keys=options.ignore_keys)
     url = await Server(provider).listen(options.host, options.port)
     print(f"sandbox listening on {url}", flush=True)
+    if options.mail_port is not None:
+        print(
+            f"sandbox takes mail at {await provider.mail.listen(options.host, options.mail_port)}", flush=True
+        )
     await stop.wait()
-    provider.close()
+    await provider.close()
 
 
 def _options() -> argparse.Namespace:
@@ -42,6 +46,7 @@ def _options() -> argparse.Namespace:
     add("--database", type=Path, required=True, help="SQLite file, made if absent")
     add("--key-window", type=_seconds, default=DAY, metavar="SECONDS", help="how long a key is kept (24 h)")
     add("--ignore-keys", action="store_true", help="be a provider without idempotency: every create executes")
+    add("--mail-port", type=int, help="take mail there; 0 for any free port: the second line tells which")
     return parser.parse_args()
 
 

@@ -4,8 +4,9 @@ Tests count sends here. The Authorization header's value is never written.
 """
 
 import time
+from collections.abc import Mapping
 
-from sandbox.forms import Parameters, canonical
+from sandbox.forms import canonical
 from sandbox.refunds import charge_of
 from sandbox.store import Store
 from sandbox.wire import Request
@@ -15,7 +16,7 @@ class Arrivals:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def note(self, request: Request, parameters: Parameters | None) -> int:
+    def note(self, request: Request, parameters: Mapping[str, object] | None) -> int:
         """Write the request down, durably, and answer its number; None for parameters nobody can read."""
         return self._store.write(
             "INSERT INTO arrivals (method, path, idempotency_key, charge, parameters, arrived)"

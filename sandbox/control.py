@@ -1,10 +1,11 @@
 """The sandbox's own pages under /_sandbox/: the truth to count, and the faults to order. No key needed.
 
-GET    /_sandbox/effects?idempotency_key=&charge=    what really happened, oldest first
+GET    /_sandbox/effects?idempotency_key=&charge=&kind=  what really happened, oldest first
 GET    /_sandbox/requests?idempotency_key=&charge=   what arrived, oldest first; status null: not answered
 GET    /_sandbox/faults                              what is still to strike
 POST   /_sandbox/faults                              {"fault", "times", "seconds", "charge", "kind"}
 DELETE /_sandbox/faults                              forget them, and let every hanging request go on
+POST   /_sandbox/events                              {"url", "secret"}: where events go from now on; "": nowhere
 GET    /_sandbox/health
 """
 
@@ -14,21 +15,29 @@ from typing import Any
 
 from sandbox import faults
 from sandbox.errors import ApiError, invalid_request, unknown_url
+from sandbox.events import FAULTS as EVENT_FAULTS
+from sandbox.events import Events
 from sandbox.faults import Fault, Faults
-from sandbox.forms import parameters_of, refuse_unknown, text
+from sandbox.forms import json_of, parameters_of, refuse_unknown, text
 from sandbox.moments import rfc3339
 from sandbox.store import Store
 from sandbox.wire import Answer, Request
 
+NAMES = sorted({*faults.NAMES, *EVENT_FAULTS})
 MOST_TIMES = 1_000_000
 MOST_SECONDS = 86_400
 DEFAULT_SECONDS = {faults.RATE_LIMIT: 1.0}  # what Retry-After says; every other fault waits for half a minute
 FILTERS = ("idempotency_key", "charge")
 EFFECTS = """
-SELECT id, idempotency_key, parameters, created FROM refunds
+SELECT id, kind, idempotency_key, parameters, created FROM (
+    SELECT id, 'refund' AS kind, idempotency_key, charge, parameters, created, sequence FROM refunds
+    UNION ALL
+    SELECT id, kind, idempotency_key, charge, parameters, created, sequence FROM effects
+)
 WHERE (:idempotency_key IS NULL OR idempotency_key = :idempotency_key)
   AND (:charge IS NULL OR charge = :charge)
-ORDER BY sequence
+  AND (:kind IS NULL OR kind = :kind)
+ORDER BY created, sequence
 """
 ARRIVALS = """
 SELECT method, path, idempotency_key, parameters, arrived, status FROM arrivals
@@ -39,9 +48,10 @@ ORDER BY sequence
 
 
 class Control:
-    def __init__(self, store: Store, pending: Faults) -> None:
+    def __init__(self, store: Store, pending: Faults, events: Events) -> None:
         self._store = store
         self._faults = pending
+        self._events = events
 
     def answer(self, request: Request) -> Answer:
         try:
@@ -54,7 +64,8 @@ class Control:
             case "GET", ["health"]:
                 return Answer.of({"status": "ok"})
             case "GET", ["effects"]:
-                return Answer.of([_effect(row) for row in self._store.rows(EFFECTS, _filter(request))])
+                wanted = _filter(request, "kind")
+                return Answer.of([_effect(row) for row in self._store.rows(EFFECTS, wanted)])
             case "GET", ["requests"]:
                 return Answer.of([_arrival(row) for row in self._store.rows(ARRIVALS, _filter(request))])
             case "GET", ["faults"]:
@@ -65,21 +76,25 @@ class Control:
             case "DELETE", ["faults"]:
                 cleared, released = self._faults.clear()
                 return Answer.of({"cleared": cleared, "released": released})
+            case "POST", ["events"]:
+                content = json_of(request)
+                self._events.aim(str(content.get("url", "")), str(content.get("secret", "")))
+                return Answer.of({"url": content.get("url", "")})
             case _:
                 raise unknown_url(request.method, request.path)
 
 
-def _filter(request: Request) -> dict[str, str | None]:
+def _filter(request: Request, *more: str) -> dict[str, str | None]:
     parameters = parameters_of(request)
-    refuse_unknown(parameters, FILTERS)
-    return {name: text(parameters, name) for name in FILTERS}
+    refuse_unknown(parameters, (*FILTERS, *more))
+    return {name: text(parameters, name) for name in (*FILTERS, *more)}
 
 
 def _effect(row: sqlite3.Row) -> dict[str, object]:
     return {
         "id": row["id"],
         "idempotency_key": row["idempotency_key"],
-        "kind": "refund",
+        "kind": row["kind"],
         "parameters": json.loads(row["parameters"]),
         "created": rfc3339(row["created"]),
     }
@@ -105,8 +120,8 @@ def read_fault(body: bytes) -> Fault:
         raise invalid_request("A fault is ordered as a JSON object.")
     refuse_unknown(content, ("fault", "times", "seconds", "charge", "kind"))
     name = content.get("fault")
-    if name not in faults.NAMES:
-        raise invalid_request(f"Unknown fault; known are: {', '.join(faults.NAMES)}", param="fault")
+    if name not in NAMES:
+        raise invalid_request(f"Unknown fault; known are: {', '.join(NAMES)}", param="fault")
     return Fault(
         fault=name,
         times=_times(content),

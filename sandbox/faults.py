@@ -1,9 +1,10 @@
 """Things that go wrong on demand: each fault strikes the next calls it matches, then is spent.
 
 A fault with a charge strikes only creates on that charge and lists filtered by it: many tests can share one
-sandbox. A call that its parameters or its key turn away takes no fault. A replay meets what happens on the
-wire and in front of the endpoint; what decides the outcome of an execution waits for one.
-Faults are kept in memory: a sandbox that was killed comes back without them.
+sandbox. Of a supplier payment the charge is the supplier, of an action its target, of a mail its recipient; a
+fault with a kind strikes only that kind of effect. A call that its parameters or its key turn away takes no
+fault. A replay meets what happens on the wire and in front of the endpoint; what decides the outcome of an
+execution waits for one. Faults are kept in memory: a sandbox that was killed comes back without them.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ STRIKE_LISTS = frozenset({HANG_LIST, ERROR_LIST, DROP_LIST})
 LAG_LISTS = frozenset({LIST_LAG})
 NAMES = sorted(STRIKE_EXECUTIONS | STRIKE_LISTS | LAG_LISTS)
 
-KINDS = ("refund",)  # of effect; the sandbox knows one
+KINDS = ("refund", "payable", "action", "mail")  # of effect
 
 
 @dataclass(slots=True)
@@ -61,11 +62,11 @@ class Faults:
     def add(self, fault: Fault) -> None:
         self._pending.append(fault)
 
-    def take(self, names: frozenset[str], *charges: str | None) -> Fault | None:
+    def take(self, names: frozenset[str], *charges: str | None, kind: str = "refund") -> Fault | None:
         """Spend one strike of the oldest fault that is among `names` and meant for one of `charges`."""
         self._forget_spent()
         for fault in self._pending:
-            if fault.fault in names and fault.charge in (None, *charges):
+            if fault.fault in names and fault.charge in (None, *charges) and fault.kind in (None, kind):
                 if fault.times is not None:
                     fault.times -= 1
                 return fault

@@ -15,6 +15,7 @@ from sandbox.wire import Request
 FORM = "application/x-www-form-urlencoded"
 
 Parameters = dict[str, "str | dict[str, str]"]
+Json = dict[str, object]
 
 MAX_FIELDS = 200
 # One text for one meaning: the order of fields does not matter, every value does.
@@ -32,6 +33,17 @@ def parameters_of(request: Request) -> Parameters:
     for field, value in _pairs(request):
         _put(parameters, field, value)
     return parameters
+
+
+def json_of(request: Request) -> dict[str, object]:
+    """The body as a JSON object; raise ApiError where it is none."""
+    try:
+        content = json.loads(request.body)
+    except (ValueError, RecursionError):
+        raise invalid_request("The body is a JSON object.") from None
+    if not isinstance(content, dict):
+        raise invalid_request("The body is a JSON object.")
+    return content
 
 
 def refuse_unknown(parameters: Mapping[str, object], known: Collection[str]) -> None:

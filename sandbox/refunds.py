@@ -10,6 +10,7 @@ import json
 import secrets
 import sqlite3
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sandbox.errors import ApiError, balance_insufficient, invalid_request, no_such
@@ -56,10 +57,12 @@ class Order:
         )
 
 
-def charge_of(parameters: Parameters) -> str | None:
-    """The charge that parameters speak of, whichever way they name it."""
-    charge, payment_intent = parameters.get("charge"), parameters.get("payment_intent")
-    if isinstance(charge, str):
+def charge_of(parameters: Mapping[str, object]) -> str | None:
+    """The charge that parameters speak of, whichever way they name it; of other services, what stands for it."""
+    named = [parameters.get(name) for name in ("charge", "supplier", "target")]
+    charge = next((each for each in named if isinstance(each, str)), None)
+    payment_intent = parameters.get("payment_intent")
+    if charge is not None:
         return charge
     return _charge_paid_by(payment_intent) if isinstance(payment_intent, str) else None
 

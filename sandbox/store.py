@@ -32,6 +32,20 @@ CREATE INDEX IF NOT EXISTS refunds_by_charge ON refunds (charge);
 CREATE INDEX IF NOT EXISTS refunds_by_payment_intent ON refunds (payment_intent)
     WHERE payment_intent IS NOT NULL;
 
+CREATE TABLE IF NOT EXISTS effects (
+    sequence        INTEGER PRIMARY KEY,
+    id              TEXT NOT NULL UNIQUE,
+    kind            TEXT NOT NULL,
+    idempotency_key TEXT,
+    charge          TEXT NOT NULL,
+    once            TEXT,
+    parameters      TEXT NOT NULL,
+    created         REAL NOT NULL,
+    CONSTRAINT what_happens_once UNIQUE (kind, once)
+) STRICT;
+CREATE INDEX IF NOT EXISTS effects_by_charge ON effects (kind, charge);
+CREATE INDEX IF NOT EXISTS effects_by_key ON effects (kind, idempotency_key);
+
 CREATE TABLE IF NOT EXISTS answers (
     idempotency_key TEXT PRIMARY KEY,
     path            TEXT NOT NULL,

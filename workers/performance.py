@@ -5,17 +5,19 @@ import random
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db import Error, close_old_connections
 
+from ledger import halts
 from ledger.claims import Grant
 from ledger.identity import canonical
 from ledger.outcomes import Report
-from ledger.states import AttemptOutcome, EnforcementClass, OperationState
+from ledger.states import AttemptOutcome, FindingKind, OperationState
 from workers.connectors import UnknownConnector, connector
 from workers.connectors.answers import (
-    Absent,
     Answer,
     Busy,
     Connector,
+    Differs,
     Fenced,
     Found,
     InProgress,
@@ -23,8 +25,10 @@ from workers.connectors.answers import (
     Receipt,
     Refused,
     Uncertain,
+    Undone,
 )
 from workers.leases import Lease
+from workers.rules import Earlier, Known, before_send
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +41,31 @@ _MOST_NOTE = 500
 _MOST_RECEIPT = 16_384  # characters; the sink's answer is evidence, not an archive
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Done:
-    """What was done under the grant, and what came of it."""
+    """What was done under the grant, and what is known from it."""
 
-    answer: Answer
+    known: Known
     sent: bool
     lookups: int
+
+
+@dataclass(slots=True)
+class _Looks:
+    """Asks the sink, and counts how often."""
+
+    sink: Connector
+    lease: Lease
+    made: int = 0
+
+    def __call__(self, grant: Grant) -> Found:
+        """A look-up that breaks has sent nothing and proves nothing."""
+        self.made += 1
+        try:
+            return self.sink.look_up(grant, timeout=max(self.lease.time_left, 0.001))
+        except Exception as error:  # whatever broke, it is not known
+            log.exception("operation %s: the look-up raised", grant.key)
+            return Uncertain(f"The look-up raised {type(error).__name__}: {error}")
 
 
 def perform(grant: Grant, lease: Lease, *, worker: str) -> Report:
@@ -64,42 +86,26 @@ def perform(grant: Grant, lease: Lease, *, worker: str) -> Report:
 
 
 def _act(grant: Grant, sink: Connector, lease: Lease) -> _Done:
-    lookups = 0
-    if grant.maybe_sent:
-        lookups = 1
-        found = _look_up(grant, sink, lease)
-        if not isinstance(found, Absent):
-            return _Done(found, sent=False, lookups=lookups)
-        if (why := _no_repeat(grant)) is not None:
-            return _Done(Uncertain(why), sent=False, lookups=lookups)
-    if not lease.holds():
-        return _Done(
-            NotSent("The lease was over before the request could leave."), sent=False, lookups=lookups
-        )
+    looks = _Looks(sink, lease)
+    known = before_send(grant, looks)
+    if known is None and looks.made:  # time has passed since the claim saw that nothing stands still
+        known = _standing_still(grant)
+    if known is None and not lease.holds():
+        known = NotSent("The lease was over before the request could leave.")
+    if known is not None:
+        return _Done(known, sent=False, lookups=looks.made)
     answer = sink.send(grant, timeout=lease.time_left)
-    return _Done(answer, sent=not isinstance(answer, NotSent), lookups=lookups)
+    return _Done(answer, sent=not isinstance(answer, NotSent), lookups=looks.made)
 
 
-def _look_up(grant: Grant, sink: Connector, lease: Lease) -> Found:
-    """Asks the sink; a look-up that breaks has sent nothing and proves nothing."""
+def _standing_still(grant: Grant) -> NotSent | None:
+    """Why nothing may leave now after all: somebody has halted the organisation or paused the tool."""
     try:
-        return sink.look_up(grant, timeout=max(lease.time_left, 0.001))
-    except Exception as error:  # whatever broke, it is not known
-        log.exception("operation %s: the look-up raised", grant.key)
-        return Uncertain(f"The look-up raised {type(error).__name__}: {error}")
-
-
-def _no_repeat(grant: Grant) -> str | None:
-    """Why the same key may not be sent again after a look-up found nothing, or None."""
-    if not grant.may_send:
-        return "The sink shows no effect, and the approval no longer stands, so nothing is sent again."
-    if grant.enforcement == EnforcementClass.OWNED_WRITE:
-        return None
-    if grant.answer_stored:
-        return "The sink shows no effect, and keeps a failure under this key: a repeat would bring it again."
-    if grant.key_window_left is None or grant.key_window_left < settings.EXECUTION.key_margin:
-        return "The sink shows no effect, and its key window is over, so nothing is sent again."
-    return None
+        why = halts.standstill([grant.tenant_id]).reason(tenant_id=grant.tenant_id, tool_id=grant.tool_id)
+    except Error as error:
+        close_old_connections()
+        return NotSent(f"Whether anything is halted could not be asked: {error}")
+    return None if why is None else NotSent(f"Nothing is sent while this stands still: {why}")
 
 
 def report_of(grant: Grant, answer: Answer, *, sent: bool, lookups: int, worker: str) -> Report:
@@ -108,9 +114,9 @@ def report_of(grant: Grant, answer: Answer, *, sent: bool, lookups: int, worker:
 
 
 def _report(grant: Grant, done: _Done, worker: str) -> Report:
-    outcome, state, reason = _amounts_to(grant, done)
-    receipt = done.answer if isinstance(done.answer, Receipt) else None
-    note = None if receipt else _clean(_note(done.answer), _MOST_NOTE)
+    outcome, state, reason = _amounts_to(grant, done.known)
+    receipt = _receipt_of(done.known)
+    note = None if isinstance(done.known, Receipt) else _clean(_note(done.known), _MOST_NOTE)
     return Report(
         order_id=grant.order_id,
         tenant_id=grant.tenant_id,
@@ -121,25 +127,42 @@ def _report(grant: Grant, done: _Done, worker: str) -> Report:
         worker=worker,
         outcome=outcome,
         state=state,
-        wait=None if state in _FINAL else _wait(grant, done.answer),
+        wait=None if state in _FINAL else _wait(grant, done.known),
         sent=done.sent,
         lookups=done.lookups,
-        answer_stored=isinstance(done.answer, Uncertain) and done.answer.stored,
+        answer_stored=isinstance(done.known, Uncertain) and done.known.stored,
         reference=_clean(receipt.reference, 255) if receipt else None,
         receipt=_receipt_text(receipt) if receipt else None,
         reason=reason,
         note=note,
+        finding=_FINDINGS.get(type(done.known)),
+        earlier=_earlier(done.known),
     )
 
 
+def _receipt_of(known: Known) -> Receipt | None:
+    """The receipt of this operation's own effect. That of an earlier one is that one's."""
+    if isinstance(known, Differs | Undone):
+        return known.receipt
+    return known if isinstance(known, Receipt) else None
+
+
+def _earlier(known: Known) -> tuple[str, str, str] | None:
+    if not isinstance(known, Earlier):
+        return None
+    return known.key, _clean(known.receipt.reference, 255), _receipt_text(known.receipt)
+
+
+_FINDINGS: dict[type, FindingKind] = {Differs: FindingKind.DIFFERS, Undone: FindingKind.REVERSED}
 _FINAL = (OperationState.COMMITTED, OperationState.FAILED_BEFORE_COMMIT)
 
 
-def _amounts_to(grant: Grant, done: _Done) -> tuple[AttemptOutcome, OperationState, str | None]:
+def _amounts_to(grant: Grant, known: Known) -> tuple[AttemptOutcome, OperationState, str | None]:
     """The table of docs/protocol.md, Perform: outcome of the attempt, state of the operation, reason."""
-    unknown_already = grant.maybe_sent or grant.state == OperationState.OUTCOME_UNKNOWN
-    unsent = OperationState.OUTCOME_UNKNOWN if unknown_already else OperationState.STARTED
-    match done.answer:
+    unknown = OperationState.OUTCOME_UNKNOWN
+    unknown_already = grant.maybe_sent or grant.state == unknown
+    unsent = unknown if unknown_already else OperationState.STARTED
+    match known:
         case Receipt():
             return AttemptOutcome.COMMITTED, OperationState.COMMITTED, None
         case NotSent():
@@ -147,36 +170,49 @@ def _amounts_to(grant: Grant, done: _Done) -> tuple[AttemptOutcome, OperationSta
         case Busy():
             return AttemptOutcome.BUSY, unsent, None
         case InProgress():
-            waiting = grant.state == OperationState.STARTED and grant.in_progress_count < _MOST_IN_PROGRESS
-            state = OperationState.STARTED if waiting else OperationState.OUTCOME_UNKNOWN
-            return AttemptOutcome.IN_PROGRESS, state, None if waiting else "in_progress"
-        case Refused(reason=reason, final=final):
-            if final or not grant.maybe_sent:
-                return (
-                    AttemptOutcome.REFUSED,
-                    OperationState.FAILED_BEFORE_COMMIT,
-                    _clean(reason, _MOST_REASON),
-                )
-            # It may be the echo of our own first success ("already refunded").
-            return AttemptOutcome.REFUSED, OperationState.OUTCOME_UNKNOWN, "refused_on_repeat"
-        case Fenced():
-            return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "fenced"
-        case Uncertain():
-            return AttemptOutcome.UNCERTAIN, OperationState.OUTCOME_UNKNOWN, "no_clear_answer"
+            return _in_progress(grant)
+        case Refused():
+            return _refused(grant, known)
+        case Earlier():
+            # After a send of our own that may have arrived, two effects are possible: a person looks.
+            failed = OperationState.FAILED_BEFORE_COMMIT
+            return AttemptOutcome.REFUSED, unknown if grant.maybe_sent else failed, "earlier_effect"
+    return AttemptOutcome.UNCERTAIN, unknown, _WHY_UNKNOWN.get(type(known), "no_clear_answer")
 
 
-def _wait(grant: Grant, answer: Answer) -> float:
+_WHY_UNKNOWN: dict[type, str] = {Fenced: "fenced", Differs: "differs", Undone: "undone"}
+
+
+def _in_progress(grant: Grant) -> tuple[AttemptOutcome, OperationState, str | None]:
+    if grant.state == OperationState.STARTED and grant.in_progress_count < _MOST_IN_PROGRESS:
+        return AttemptOutcome.IN_PROGRESS, OperationState.STARTED, None
+    return AttemptOutcome.IN_PROGRESS, OperationState.OUTCOME_UNKNOWN, "in_progress"
+
+
+def _refused(grant: Grant, refused: Refused) -> tuple[AttemptOutcome, OperationState, str | None]:
+    if refused.final or not grant.maybe_sent:
+        reason = _clean(refused.reason, _MOST_REASON)
+        return AttemptOutcome.REFUSED, OperationState.FAILED_BEFORE_COMMIT, reason
+    # It may be the echo of our own first success ("already refunded").
+    return AttemptOutcome.REFUSED, OperationState.OUTCOME_UNKNOWN, "refused_on_repeat"
+
+
+def _wait(grant: Grant, known: Known) -> float:
     """Seconds until the next grant: doubled with each attempt, with jitter, at least what the sink asked for."""
+    if isinstance(known, Uncertain) and known.wait is not None:
+        return known.wait
     execution = settings.EXECUTION
     doubled = min(execution.backoff * 2 ** min(grant.number - 1, 20), execution.backoff_most)
-    asked = answer.retry_after if isinstance(answer, Busy) and answer.retry_after else 0.0
+    asked = known.retry_after if isinstance(known, Busy) and known.retry_after else 0.0
     return max(float(doubled) * random.uniform(0.75, 1.25), min(asked, _MOST_ASKED))  # noqa: S311  spreads load
 
 
-def _note(answer: Answer) -> str:
-    if isinstance(answer, Receipt):
+def _note(known: Known) -> str:
+    if isinstance(known, Receipt):
         return ""
-    return answer.note
+    if isinstance(known, Earlier):
+        return f"An earlier approval of this action has happened: {known.receipt.reference}."
+    return known.note
 
 
 def _receipt_text(receipt: Receipt) -> str:

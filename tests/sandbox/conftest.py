@@ -40,6 +40,7 @@ class SandboxProcess:
             self.end(signal.SIGKILL)
             raise AssertionError(f"unexpected first line: {first_line!r}")
         self.url, self.port = match[1], int(match[2])
+        self.mail_port = self._mail_port() if "--mail-port" in options else None
         self.http = httpx.Client(
             base_url=self.url,
             headers={"Authorization": "Bearer sk_sandbox_tests"},
@@ -53,6 +54,11 @@ class SandboxProcess:
             max_network_retries=0,
             http_client=stripe.RequestsClient(timeout=PATIENCE, session=self._session),
         ).v1.refunds
+
+    def _mail_port(self) -> int:
+        match = re.fullmatch(r"sandbox takes mail at 127\.0\.0\.1:(\d+)\n", self._output.readline())
+        assert match is not None
+        return int(match[1])
 
     def __enter__(self) -> "SandboxProcess":
         return self

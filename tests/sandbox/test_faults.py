@@ -215,7 +215,7 @@ def test_a_look_up_can_fail_too(
         b'{"fault": "decline", "seconds": -1}',
         b'{"fault": "decline", "seconds": 1' + b"0" * 400 + b"}",
         b'{"fault": "decline", "\\ud800": 1}',
-        b'{"fault": "decline", "kind": "mail"}',
+        b'{"fault": "decline", "kind": "letter"}',
         b'{"fault": "decline", "charge": 7}',
         b'{"fault": "decline", "sekonds": 7}',
     ],

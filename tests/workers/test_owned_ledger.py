@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from ledger.claims import Grant
 from ledger.states import EnforcementClass, OperationState
 from tests.crashes.conftest import database_url
 from workers.connectors import owned_ledger
-from workers.connectors.answers import Absent, Fenced, NotSent, Receipt, Refused, Uncertain
+from workers.connectors.answers import Absent, Differs, Fenced, NotSent, Receipt, Refused, SinkAway, Uncertain
 from workers.connectors.owned_ledger import OwnedLedger
 
 SECONDS = 5.0
@@ -96,17 +97,60 @@ def test_a_fence_is_of_one_resource_and_one_organisation(ledger: OwnedLedger) ->
     assert isinstance(ledger.send(other, timeout=SECONDS), Receipt)
 
 
-@pytest.mark.parametrize("ask", ["send", "look_up"])
 def test_a_key_that_stands_for_other_content_is_a_conflict_and_never_a_receipt(
-    ledger: OwnedLedger, url: str, ask: str
+    ledger: OwnedLedger, url: str
 ) -> None:
     order = grant()
-    ledger.send(order, timeout=SECONDS)
+    made = ledger.send(order, timeout=SECONDS)
     other = dataclasses.replace(order, token=482, fingerprint="0" * 64)
-    answer = getattr(ledger, ask)(other, timeout=SECONDS)
+    answer, found = ledger.send(other, timeout=SECONDS), ledger.look_up(other, timeout=SECONDS)
     assert isinstance(answer, Uncertain)
     assert answer.stored
+    assert isinstance(found, Differs)
+    assert isinstance(made, Receipt)
+    assert found.receipt.reference == made.reference
     assert changes_of(url, order.key) == 1
+
+
+def test_effects_are_listed_by_time_a_page_at_a_time(
+    ledger: OwnedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owned_ledger, "_PAGE", 2)
+    began = datetime.now(UTC) - timedelta(seconds=1)
+    orders = [grant() for _ in range(5)]
+    for order in orders:
+        ledger.send(order, timeout=SECONDS)
+    listed, cursor = [], None
+    while True:
+        page = ledger.list_effects({}, since=began, until=datetime.now(UTC), cursor=cursor, timeout=SECONDS)
+        listed += [each.key for each in page.effects]
+        if (cursor := page.cursor) is None:
+            break
+    assert [key for key in listed if key in {order.key for order in orders}] == [
+        order.key for order in orders
+    ]
+    assert len(listed) == len(set(listed))
+
+
+def test_fences_are_told_by_name_a_page_at_a_time(ledger: OwnedLedger) -> None:
+    orders = [grant(token=token, tenant_id=UUID(int=7)) for token in (7, 9, 8)]
+    for order in orders:
+        ledger.send(order, timeout=SECONDS)
+    told: dict[str, int] = {}
+    after = f"{UUID(int=7)}/"
+    while page := ledger.fences({}, after=after, most=2, timeout=SECONDS):
+        told.update(page)
+        after = page[-1][0]
+    assert [told[f"{UUID(int=7)}/{order.resource}"] for order in orders] == [7, 9, 8]
+
+
+def test_a_database_that_is_not_there_lists_nothing() -> None:
+    nowhere = OwnedLedger("postgresql://nobody@127.0.0.1:1/nowhere")
+    try:
+        with pytest.raises(SinkAway):
+            nowhere.fences({}, after="", most=2, timeout=0.3)
+    finally:
+        nowhere.close()
 
 
 def test_what_the_change_refuses_is_refused_for_good_under_this_token(ledger: OwnedLedger, url: str) -> None:

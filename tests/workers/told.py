@@ -1,6 +1,8 @@
 """A sink that does as a test tells it: a real connector, registered beside the product's own."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,9 @@ class Told:
     found: Found | Exception = field(default_factory=Absent)
     sent: list[str] = field(default_factory=list)
     looked_up: list[str] = field(default_factory=list)
+
+    def identity(self, sink_settings: Mapping[str, Any]) -> str:
+        return NAME
 
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         assert timeout > 0

@@ -4,21 +4,30 @@ from collections.abc import Callable
 from functools import cache
 
 from workers.connectors.answers import Connector
+from workers.connectors.http_action import HttpAction
 from workers.connectors.owned_ledger import OwnedLedger
+from workers.connectors.smtp_mail import SmtpMail
 from workers.connectors.stripe_refunds import StripeRefunds
+from workers.connectors.supplier_invoices import SupplierInvoices
 
 
 class UnknownConnector(LookupError):
     """The tool version names a connector this worker does not have. Deploy the same version everywhere."""
 
 
+_MAKERS: dict[str, Callable[[], Connector]] = {
+    "http_action": HttpAction,
+    "owned_ledger": OwnedLedger.from_settings,
+    "smtp_mail": SmtpMail,
+    "stripe_refunds": StripeRefunds.from_settings,
+    "supplier_invoices": SupplierInvoices,
+}
+NAMES = tuple(_MAKERS)
+
+
 @cache
 def connector(name: str) -> Connector:
     """The connector of this name, made once a process. Raises UnknownConnector."""
-    makers: dict[str, Callable[[], Connector]] = {
-        "stripe_refunds": StripeRefunds.from_settings,
-        "owned_ledger": OwnedLedger.from_settings,
-    }
-    if name not in makers:
+    if name not in _MAKERS:
         raise UnknownConnector(f"{UnknownConnector.__doc__} It is {name!r}.")
-    return makers[name]()
+    return _MAKERS[name]()

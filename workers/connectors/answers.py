@@ -10,11 +10,15 @@ from ledger.claims import Grant
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The sink confirms the effect: its own reference, its status, and the answer as it came."""
+    """The sink confirms the effect: its own reference, its status, and the answer as it came.
+
+    ``key`` is our key on the sink's own record, where a look-up found one there.
+    """
 
     reference: str
     status: str
     answer: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """It may have happened. ``stored``: the sink keeps this answer under the key; a repeat brings nothing new."""
+    """It may have happened. ``stored``: the sink keeps this answer under the key; a repeat brings nothing new.
+
+    ``wait``: when to look again, in seconds, where somebody knows better than the usual back-off.
+    """
 
     note: str
     stored: bool = False
+    wait: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,31 @@ class Absent:
     """The sink was asked, all pages, and shows no effect under this key."""
 
 
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """The sink has an effect under this key or reference, with other content than was ordered."""
+
+    receipt: Receipt
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The sink shows the effect under this key and says that it does not stand: it failed later, or was canceled."""
+
+    receipt: Receipt
+    note: str
+
+
 Answer = Receipt | NotSent | Busy | InProgress | Refused | Uncertain | Fenced
-Found = Receipt | Absent | Uncertain | Fenced
+Found = Receipt | Differs | Undone | Absent | Uncertain | Fenced
 
 
 class Connector(Protocol):
     """One kind of sink. Neither call raises for what the sink does; what it raises all the same is Uncertain."""
+
+    def identity(self, sink_settings: Mapping[str, Any]) -> str:
+        """Which system owns the effect, e.g. the host; the same for every way that leads there, never a secret."""
 
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         """One request on the wire, the order's bytes under the grant's key; ``timeout`` in seconds."""
@@ -105,7 +132,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A stretch of a listing, oldest first; ``cursor`` names the next one, None after the last."""
+    """A stretch of a listing, in the sink's own order; ``cursor`` names the next one, None after the last."""
 
     effects: Sequence[Effect]
     cursor: str | None

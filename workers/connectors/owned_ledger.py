@@ -4,7 +4,9 @@ The schema it calls is shipped beside this module (``owned_ledger.sql``) and des
 """
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,18 +20,26 @@ from workers.connectors.answers import (
     Absent,
     Answer,
     Busy,
+    Differs,
+    Effect,
     Fenced,
     Found,
     NotSent,
+    Page,
     Receipt,
     Refused,
+    SinkAway,
     Uncertain,
 )
+from workers.connectors.deadlines import cut_at
 
 SCHEMA = Path(__file__).with_suffix(".sql")
 _CONNECTIONS = 16
 _APPLY = "SELECT * FROM countersign.apply(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[])"
 _LOOK_UP = "SELECT * FROM countersign.look_up(%s::text[], %s::text[], %s::text[], %s::bigint[])"
+_EFFECTS = "SELECT * FROM countersign.effects(%s, %s, %s, %s)"
+_FENCES = "SELECT * FROM countersign.fences(%s, %s)"
+_PAGE = 500
 # The server ends a session in the middle, perhaps after the commit and before its answer (57P01–57P05, 08xxx).
 _CUT_OFF = ("57P", "08")
 _BAD_DATA = ("22", "23")
@@ -39,6 +49,7 @@ class OwnedLedger:
     """Applies orders to the database at ``url`` and looks effects up there."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         # A stopped worker's session must let go of the fence's row before its lease is over.
         limits = settings.DATABASES["default"]["OPTIONS"]["options"]
         self._pool: ConnectionPool[Any] = ConnectionPool(
@@ -54,6 +65,11 @@ class OwnedLedger:
                 "connect_timeout": 5,
             },
         )
+
+    def identity(self, sink_settings: Mapping[str, Any]) -> str:
+        """Host and name of the database."""
+        place = psycopg.conninfo.conninfo_to_dict(self._url)
+        return f"{place.get('host', '')}/{place.get('dbname', '')}"
 
     @classmethod
     def from_settings(cls) -> "OwnedLedger":
@@ -92,13 +108,62 @@ class OwnedLedger:
         if not isinstance(rows, list):
             return Uncertain(rows.note)
         (row,) = rows
+        if row.verdict == "conflict":
+            return Differs(_receipt(row, grant), "The key stands for other content at the sink.")
         return Absent() if row.verdict == "absent" else _known(row, grant)
+
+    def list_effects(
+        self,
+        sink_settings: Mapping[str, Any],
+        *,
+        since: datetime,
+        until: datetime,
+        cursor: str | None,
+        timeout: float,
+    ) -> Page:
+        """Pages of ``countersign.effects``, oldest first; it knows no amounts. Raises SinkAway."""
+        rows = self._rows(_EFFECTS, (since, until, cursor, _PAGE), timeout)
+        effects = [
+            Effect(
+                reference=row.reference,
+                key=row.key,
+                amount_minor=None,
+                currency=None,
+                status="committed",
+                reversed=False,
+                happened_at=row.happened_at,
+            )
+            for row in rows
+        ]
+        return Page(effects, rows[-1].key if len(rows) == _PAGE else None)
+
+    def fences(
+        self, sink_settings: Mapping[str, Any], *, after: str, most: int, timeout: float
+    ) -> Sequence[tuple[str, int]]:
+        """(resource as the sink names it, highest token) in the order of names after ``after``. Raises SinkAway."""
+        return [(row.resource, row.token) for row in self._rows(_FENCES, (after, most), timeout)]
+
+    def _rows(self, statement: str, parameters: tuple[Any, ...], timeout: float) -> list[Any]:
+        try:
+            until = time.monotonic() + timeout
+            with (
+                self._pool.connection(timeout=timeout) as connection,
+                cut_at(until, connection.fileno),
+            ):
+                rows: list[Any] = connection.execute(statement, parameters).fetchall()
+        except (PoolTimeout, psycopg.Error) as error:
+            raise SinkAway(str(error)) from error
+        return rows
 
     def _call(
         self, statement: str, parameters: tuple[Any, ...], timeout: float
     ) -> "list[_Row] | NotSent | Busy | Refused | Uncertain":
         try:
-            with self._pool.connection(timeout=timeout) as connection:
+            until = time.monotonic() + timeout
+            with (
+                self._pool.connection(timeout=timeout) as connection,
+                cut_at(until, connection.fileno),
+            ):
                 rows = connection.execute(statement, parameters).fetchall()
                 return [_Row(row.key, row.verdict, row.reference, row.token, row.detail) for row in rows]
         except PoolTimeout as error:
@@ -134,7 +199,14 @@ def _known(row: _Row, grant: Grant) -> Receipt | Fenced | Uncertain:
     if row.verdict == "conflict":
         return Uncertain("The key stands for other content at the sink.", stored=True)
     answer = {"key": grant.key, "token": row.token, "request": json.loads(grant.body)}
-    return Receipt(reference=row.reference or grant.key, status="committed", answer=answer)
+    return Receipt(row.reference or grant.key, "committed", answer, key=grant.key)
+
+
+def _receipt(row: _Row, grant: Grant) -> Receipt:
+    """Of an effect whose content is not this order's."""
+    return Receipt(
+        row.reference or grant.key, "committed", {"key": grant.key, "token": row.token}, key=grant.key
+    )
 
 
 def _resource(grant: Grant) -> str:

@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS countersign.effect (
     reference   text NOT NULL,        -- what your change calls itself
     happened_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX IF NOT EXISTS effects_by_time ON countersign.effect (happened_at, key);
 
 -- The change itself, and the one thing to replace: makes it and returns its reference. What it refuses it RAISEs
 -- (SQLSTATE P0001) or leaves to your constraints: refused, nothing changed, and the reason is shown to people.
@@ -91,7 +92,7 @@ BEGIN
         SELECT * INTO known FROM countersign.effect e WHERE e.key = keys[i];
         key := keys[i]; reference := known.reference; detail := NULL;
         IF known.fingerprint <> fingerprints[i] THEN
-            verdict := 'conflict'; reference := NULL; token := held;
+            verdict := 'conflict'; token := held;
         ELSIF held > tokens[i] THEN
             verdict := 'fenced'; token := held;
         ELSE
@@ -115,4 +116,23 @@ END $$;
 
 CREATE OR REPLACE FUNCTION countersign.raise_fence(of_resource text, to_token bigint) RETURNS void LANGUAGE sql AS $$
     UPDATE countersign.fence SET token = to_token WHERE resource = of_resource AND token < to_token;
+$$;
+
+-- What has happened in a time, oldest first, a page at a time; `after` is the last key of the page before, or NULL. The
+-- ledger is held against it. A row's time is that of its writing, so ask only for what is older than your longest call.
+CREATE OR REPLACE FUNCTION countersign.effects(
+    since timestamptz, until timestamptz, after text, most integer
+) RETURNS TABLE (key text, reference text, resource text, happened_at timestamptz) LANGUAGE sql STABLE AS $$
+    SELECT e.key, e.reference, e.resource, e.happened_at FROM countersign.effect e
+    WHERE e.happened_at BETWEEN since AND until
+      AND (after IS NULL OR (e.happened_at, e.key) > (SELECT a.happened_at, a.key FROM countersign.effect a WHERE a.key = after))
+    ORDER BY e.happened_at, e.key LIMIT most;
+$$;
+
+-- The highest token of every resource, in the order of their names, a page at a time; `after` is the last name of the
+-- page before, or ''. A ledger that was restored from a backup raises its own above these before it sends anything.
+CREATE OR REPLACE FUNCTION countersign.fences(after text, most integer)
+RETURNS TABLE (resource text, token bigint) LANGUAGE sql STABLE AS $$
+    SELECT f.resource, f.token FROM countersign.fence f
+    WHERE f.resource COLLATE "C" > after COLLATE "C" ORDER BY f.resource COLLATE "C" LIMIT most;
 $$;

@@ -6,8 +6,11 @@ and compare the key in the metadata: a search index may lag, and never proves ab
 """
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import stripe
@@ -20,18 +23,25 @@ from workers.connectors.answers import (
     Absent,
     Answer,
     Busy,
+    Differs,
+    Effect,
     Found,
     InProgress,
     NotSent,
+    Page,
     Receipt,
     Refused,
+    SinkAway,
     Uncertain,
+    Undone,
 )
 
 _KEY_IN_METADATA = "countersign_key"
 _CONNECTIONS = 64
 _PAGE = 100
 _NO_EFFECT = ("failed", "canceled")
+_NOT_UNDERSTOOD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What the SDK and we stumble over in an answer that is not as documented."""
 
 
 class StripeRefunds:
@@ -56,6 +66,10 @@ class StripeRefunds:
             return cls(api_key=settings.STRIPE_API_KEY, base_url=None)
         return cls(api_key="sk_sandbox_demo", base_url=settings.SANDBOX_URL)
 
+    def identity(self, sink_settings: Mapping[str, Any]) -> str:
+        """The host that refunds go to."""
+        return urlsplit(self._base_url or stripe.DEFAULT_API_BASE).netloc
+
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         """POST /v1/refunds under the grant's key."""
         order = json.loads(grant.body)
@@ -63,18 +77,25 @@ class StripeRefunds:
         parameters: Any = {**order, "metadata": {_KEY_IN_METADATA: grant.key}}
         try:
             refund = self._client(timeout).v1.refunds.create(parameters, {"idempotency_key": grant.key})
+            made = refund.to_dict()
+            why = _undone(made)
+            return _receipt(made) if why is None else Uncertain(why)
         except stripe.StripeError as error:
             return _answer_for(error)
-        return _receipt(refund.to_dict())
+        except _NOT_UNDERSTOOD as error:
+            return Uncertain(f"The answer is not understood: {error!r}")
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Lists the charge's refunds, all pages, for the one whose metadata has this key."""
+        order = json.loads(grant.body)
         try:
-            for refund in self._refunds_of(json.loads(grant.body)["charge"], timeout):
-                if (refund.get("metadata") or {}).get(_KEY_IN_METADATA) == grant.key:
-                    return self._found(refund, json.loads(grant.body))
+            for refund in self._refunds_of(order["charge"], timeout):
+                if _key(refund) == grant.key:
+                    return _found(refund, order)
         except stripe.StripeError as error:
             return Uncertain(f"The look-up got no answer: {_words(error)}")
+        except _NOT_UNDERSTOOD as error:
+            return Uncertain(f"The look-up is not understood: {error!r}")
         return Absent()
 
     def _refunds_of(self, charge: str, timeout: float) -> Iterator[dict[str, Any]]:
@@ -82,11 +103,29 @@ class StripeRefunds:
         for refund in page.auto_paging_iter():
             yield refund.to_dict()
 
-    def _found(self, refund: dict[str, Any], order: dict[str, Any]) -> Found:
-        found, ordered = (refund["amount"], refund["currency"]), (order["amount"], order["currency"].lower())
-        if found != ordered:
-            return Uncertain(f"{refund['id']} carries this key but another amount: {found[0]} {found[1]}.")
-        return _receipt(refund)
+    def list_effects(
+        self,
+        sink_settings: Mapping[str, Any],
+        *,
+        since: datetime,
+        until: datetime,
+        cursor: str | None,
+        timeout: float,
+    ) -> Page:
+        """Refunds created in this time, which Stripe lists newest first. Raises SinkAway.
+
+        The cursor is the last refund seen: one that is made meanwhile comes before it, and is younger than ``until``.
+        """
+        within = {"gte": math.floor(since.timestamp()), "lte": math.ceil(until.timestamp())}
+        asked: Any = {"created": within, "limit": _PAGE, **({"starting_after": cursor} if cursor else {})}
+        try:
+            page = self._client(timeout).v1.refunds.list(asked)
+            effects = [_effect(refund.to_dict()) for refund in page.data]
+        except stripe.StripeError as error:
+            raise SinkAway(f"The listing got no answer: {_words(error)}") from error
+        except _NOT_UNDERSTOOD as error:
+            raise SinkAway(f"The listing is not understood: {error!r}") from error
+        return Page(effects, effects[-1].reference if page.has_more and effects else None)
 
     def _client(self, timeout: float) -> stripe.StripeClient:
         addresses: Any = {"api": self._base_url} if self._base_url else None
@@ -98,14 +137,48 @@ class StripeRefunds:
         )
 
 
-def _receipt(refund: dict[str, Any]) -> Receipt | Uncertain:
-    if refund["status"] in _NO_EFFECT:
-        return Uncertain(f"The provider made {refund['id']}, and says it {refund['status']}.")
+def _found(refund: dict[str, Any], order: dict[str, Any]) -> Found:
+    if (why := _undone(refund)) is not None:
+        return Undone(_receipt(refund), why)
+    found, ordered = (refund["amount"], refund["currency"]), (order["amount"], order["currency"].lower())
+    if found != ordered:
+        note = f"{refund['id']} carries this key but another amount: {found[0]} {found[1]}."
+        return Differs(_receipt(refund), note)
+    return _receipt(refund)
+
+
+def _undone(refund: dict[str, Any]) -> str | None:
+    """Why the refund does not stand, or None."""
+    if refund["status"] not in _NO_EFFECT:
+        return None
+    return f"The provider made {refund['id']}, and says it {refund['status']}."
+
+
+def _receipt(refund: dict[str, Any]) -> Receipt:
     kept = ("id", "object", "amount", "currency", "charge", "status", "created")
     return Receipt(
         reference=refund["id"],
         status=refund["status"],
         answer={name: refund[name] for name in kept if name in refund},
+        key=_key(refund),
+    )
+
+
+def _key(refund: dict[str, Any]) -> str | None:
+    metadata = refund["metadata"] or {}
+    key = metadata.get(_KEY_IN_METADATA)
+    return key if isinstance(key, str) else None
+
+
+def _effect(refund: dict[str, Any]) -> Effect:
+    return Effect(
+        reference=refund["id"],
+        key=_key(refund),
+        amount_minor=refund["amount"],
+        currency=refund["currency"].upper(),
+        status=refund["status"],
+        reversed=refund["status"] in _NO_EFFECT,
+        happened_at=datetime.fromtimestamp(refund["created"], UTC),
     )
 
 
