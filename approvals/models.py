@@ -12,7 +12,15 @@ from accounts.models import Agent, Member, Tenant
 from approvals.states import ENDED, OPEN, Act, CaseState, Verdict
 from ledger.machines import StateField, one_of
 from ledger.models import Operation, Tool, ToolVersion
-from ledger.triggers import DeclaredMovesOnly, Refuse, changed, insert_only, never_deleted
+from ledger.triggers import (
+    DeclaredMovesOnly,
+    Refuse,
+    RefuseEarly,
+    changed,
+    insert_only,
+    insert_only_until_pruned,
+    never_deleted,
+)
 
 
 class Policy(models.Model):
@@ -64,7 +72,16 @@ class Proposal(models.Model):
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
-        triggers: ClassVar = insert_only("proposal")
+        triggers: ClassVar = insert_only_until_pruned(
+            "proposal",
+            emptied={
+                "material": '{"expects":{},"parameters":{}}',
+                "rationale": "",
+                "evidence": [],
+                "sentence": "",
+            },
+            pruned=("approvals_pruning", "proposal_id", "id"),
+        )
 
 
 class Case(models.Model):
@@ -266,7 +283,9 @@ class Revision(models.Model):
             one_of("revision_state_is_known", "state", CaseState),
             one_of("revision_act_is_known", "act", Act),
         ]
-        triggers: ClassVar = insert_only("revision")
+        triggers: ClassVar = insert_only_until_pruned(
+            "revision", emptied={"reason": ""}, pruned=("approvals_pruning", "case_id", "case_id")
+        )
 
 
 class Vote(models.Model):
@@ -283,5 +302,34 @@ class Vote(models.Model):
 
     class Meta:
         constraints = [one_of("vote_verdict_is_known", "verdict", Verdict)]
-        indexes = [models.Index(name="votes_on_a_revision", fields=["case", "revision"])]
-        triggers: ClassVar = insert_only("vote")
+        indexes = [
+            models.Index(name="votes_on_a_revision", fields=["case", "revision"]),
+            models.Index(name="votes_of_a_reviewer", fields=["reviewer", "at"]),
+        ]
+        triggers: ClassVar = insert_only_until_pruned(
+            "vote", emptied={"reason": ""}, pruned=("approvals_pruning", "case_id", "case_id")
+        )
+
+
+class Pruning(models.Model):
+    """That a proposal of a case has been emptied, with its case's reasons: by whom, when and why. Never taken back.
+
+    Refused unless the case has ended, the ledger has let go of it, and its horizon is over (an erasure: asked for).
+    """
+
+    proposal = models.OneToOneField(
+        Proposal, on_delete=models.PROTECT, primary_key=True, related_name="pruning"
+    )
+    case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="prunings")
+    by = models.CharField(max_length=120, help_text="person:…, or retention")
+    because = models.CharField(max_length=300)
+    is_erasure = models.BooleanField(default=False)
+    at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        triggers: ClassVar = [
+            *insert_only("pruning"),
+            RefuseEarly(
+                name="cases_are_pruned_only_once_they_have_ended", function="refuse_early_case_pruning"
+            ),
+        ]

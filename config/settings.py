@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import environ
+from celery.schedules import crontab
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
@@ -176,18 +177,25 @@ CELERY_TIMEZONE = "UTC"  # no night of the year has an hour twice
 # Idle workers look by themselves; this is for those that never are.
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "workers.sweep", "schedule": max(EXECUTION.sweep * 5, 1.0)},
+    "reconcile": {"task": "workers.reconcile", "schedule": 900.0},
+    "prune": {"task": "workers.prune", "schedule": crontab(hour=3, minute=30)},
 }
 
 # The provider that `provider_key` tools reach: the sandbox, unless a key of Stripe's is configured.
 STRIPE_API_KEY = env.str("STRIPE_API_KEY", default="")
+STRIPE_WEBHOOK_SECRET = env.str("STRIPE_WEBHOOK_SECRET", default="")
 REFUND_LEDGER_URL = env.str("REFUND_LEDGER_URL", default=postgres.url(VAR_DIR / "postgres", "refund_ledger"))
 SANDBOX_URL = env.str("SANDBOX_URL", default=f"http://127.0.0.1:{SANDBOX_PORT}")
 
+_TALKATIVE = ("stripe", "httpx", "httpcore", "urllib3", "kombu", "django.db.backends")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "formatters": {
+        "line": {"()": "config.logs.Line", "format": "{asctime} {levelname} {name} {message}", "style": "{"}
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {name: {"level": "WARNING"} for name in ("stripe", "httpx", "kombu")},
+    # Libraries that would write requests and statements with their parameters at a lower level.
+    "loggers": {name: {"level": "WARNING"} for name in _TALKATIVE},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
 }

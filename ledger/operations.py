@@ -94,3 +94,8 @@ def waiting_subjects() -> QuerySet[Operation, int]:
 def tool_of(order_id: int) -> int:
     """The number of the tool whose operation this is."""
     return Operation.objects.values_list("tool_id", flat=True).get(pk=order_id)
+
+
+def id_of(*, tenant_id: UUID, key: str) -> int:
+    """The number of the order with this idempotency key. Raises Order.DoesNotExist."""
+    return Order.objects.values_list("pk", flat=True).get(tenant_id=tenant_id, key=key)

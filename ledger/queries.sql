@@ -265,3 +265,36 @@ JOIN ledger_evidence e ON e.operation_id = report.order_id AND e.reference <> re
 -- Safe because a live grant is left alone: its worker is looking already.
 UPDATE ledger_operation SET due_at = clock_timestamp()
 WHERE order_id = ANY(%(orders)s) AND state IN ('started', 'outcome_unknown') AND worker IS NULL;
+
+-- name: settle_on_a_word
+-- Promises the outcome a person attests, by the token the word has taken. Safe because the token is in the WHERE.
+UPDATE ledger_operation
+SET state = %(state)s, reference = %(reference)s, reason = %(reason)s, worker = NULL, due_at = NULL,
+    settled_at = clock_timestamp()
+WHERE order_id = %(order_id)s AND token = %(token)s AND state IN ('started', 'outcome_unknown')
+RETURNING order_id;
+
+-- name: correct_operation
+-- Promises that an operation taken for failed is committed, and its resource one version up.
+-- Safe because the state is in the WHERE and resource and case are locked by the caller.
+WITH corrected AS (
+    UPDATE ledger_operation
+    SET state = 'committed', reference = %(reference)s, reason = NULL, settled_at = clock_timestamp()
+    WHERE order_id = %(order_id)s AND state = 'failed_before_commit'
+    RETURNING order_id, resource_id
+)
+UPDATE ledger_resource r SET version = r.version + 1
+FROM corrected WHERE r.id = corrected.resource_id
+RETURNING corrected.order_id;
+
+-- name: close_findings
+-- Promises that the open ones of the findings are closed. Safe because a closed one is no longer in the WHERE.
+UPDATE ledger_finding SET closed_at = clock_timestamp(), closed_by = %(by)s, closed_because = %(because)s
+WHERE id = ANY(%(findings)s) AND closed_at IS NULL
+RETURNING id, subject;
+
+-- name: make_subjects_due
+-- Promises that what waited for a finding to close is looked at now. Safe because a live grant is left alone.
+UPDATE ledger_operation SET due_at = clock_timestamp()
+WHERE order_id IN (SELECT id FROM ledger_order WHERE subject = ANY(%(subjects)s))
+  AND state IN ('not_started', 'started', 'outcome_unknown') AND worker IS NULL;

@@ -62,7 +62,7 @@ class ControlEventKind(TextChoices):
     REFUSED_EVENT = "refused_event"
 
 
-class Testimony(TextChoices):
+class AttestedOutcome(TextChoices):
     """What a person can say about an outcome that no sink could tell."""
 
     HAPPENED = "happened"

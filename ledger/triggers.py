@@ -5,6 +5,7 @@ Each refuses by calling the one shared function ``refuse(name)`` (made in the fi
 which rule was broken. ``SET pgtrigger.ignore`` cannot switch them off; the table's owner still can.
 """
 
+import json
 from typing import Any
 
 import pgtrigger
@@ -40,6 +41,48 @@ def insert_only(table: str) -> list[pgtrigger.Trigger]:
     """Rows of the table are written once: no update, no delete, no truncate."""
     return [
         Refuse(name=f"{table}_rows_are_insert_only", operation=pgtrigger.Update | pgtrigger.Delete),
+        never_truncated(table),
+    ]
+
+
+class UnlessPruned(Refuse):
+    """As Refuse, but for the one update that empties content of what has been pruned (``unless_pruned``, a migration).
+
+    ``emptied`` says what each column of content becomes; ``pruned`` is (table, its column, our column) of the row
+    that has to exist, and that its own trigger refuses before its time.
+    """
+
+    def __init__(self, *, emptied: dict[str, Any], pruned: tuple[str, str, str], **options: Any) -> None:
+        super().__init__(**options)
+        self.emptied, self.pruned = json.dumps(emptied), pruned
+
+    def render_execute(self, model: Any) -> str:
+        """Calls the shared function with the rule's name and what it needs to know of the table."""
+        arguments = [f"'{each}'" for each in (self.name, self.emptied, *self.pruned)]
+        return f"unless_pruned({', '.join(arguments)})"
+
+
+class RefuseEarly(Refuse):
+    """Calls a function of a migration that refuses an insert whose time has not come, by the rule's name."""
+
+    operation = pgtrigger.Insert
+
+    def __init__(self, *, function: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.function = function
+
+    def render_execute(self, model: Any) -> str:
+        """Calls it with the rule's name."""
+        return f"{self.function}('{self.name}')"
+
+
+def insert_only_until_pruned(
+    table: str, *, emptied: dict[str, Any], pruned: tuple[str, str, str]
+) -> list[pgtrigger.Trigger]:
+    """Rows of the table are written once; their content goes when it is pruned, the row itself never."""
+    rule, operation = f"{table}_rows_are_insert_only", pgtrigger.Update | pgtrigger.Delete
+    return [
+        UnlessPruned(name=rule, operation=operation, emptied=emptied, pruned=pruned),
         never_truncated(table),
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 
-from approvals import execution
+from approvals import corrections, execution
 from ledger import control_events, findings, halts, operations, outcomes
 from ledger.outcomes import Report
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind, OperationState
@@ -35,6 +35,8 @@ def record(reports: Sequence[Report]) -> None:
         late = [report for each in reports for report in _record_alone(each)]
     for report in late:
         _keep_alone(report)
+    for report in reports:
+        _correct_earlier(report)
 
 
 def _record_alone(report: Report) -> list[Report]:
@@ -109,6 +111,8 @@ def _open_what_disagrees(report: Report) -> None:
         _open_finding(report, report.finding)
     if report.reason == "fenced":
         # By the token in force: the sink knows grants that this ledger has forgotten (docs/restore.md).
+        execution.lock_case(report.subject)
+        _open_finding(report, FindingKind.DIFFERS)
         halts.begin(
             tenant_id=report.tenant_id,
             tool_id=operations.tool_of(report.order_id),
@@ -119,6 +123,17 @@ def _open_what_disagrees(report: Report) -> None:
         _count(
             report, ControlEventKind.EARLIER_EFFECT, earlier=report.earlier[0], reference=report.earlier[1]
         )
+
+
+def _correct_earlier(report: Report) -> None:
+    """An older operation of the action did happen: the ledger says so from now on. Reconciliation would find it too."""
+    if report.earlier is None:
+        return
+    key, reference, receipt = report.earlier
+    order_id = operations.id_of(tenant_id=report.tenant_id, key=key)
+    corrections.correct(
+        order_id=order_id, receipt_reference=reference, receipt_text=receipt, source=f"worker:{report.worker}"
+    )
 
 
 def _keep_alone(report: Report) -> None:
@@ -160,6 +175,7 @@ def _open_finding(report: Report, kind: FindingKind) -> None:
         about=f"{report.key}:{report.reference}"[:_MOST_ABOUT],
         subject=report.subject,
         order_id=report.order_id,
+        reference=report.reference[:_MOST_ABOUT] if report.reference else None,
         token=report.token,
-        reference=report.reference,
+        said=report.reason or report.outcome,
     )

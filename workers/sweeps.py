@@ -12,13 +12,14 @@ from django.db import Error, close_old_connections
 
 from approvals import cases
 from ledger import sweeps
+from workers import inbound
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One look: what makes it, how often in seconds, and how late it may be before that is an alarm."""
+    """One look: what makes it, and how often, in seconds."""
 
     name: str
     every: float
@@ -28,7 +29,16 @@ class Sweep:
 def all_sweeps() -> list[Sweep]:
     """Every regular look there is."""
     sweep = settings.EXECUTION.sweep
-    return [Sweep("expire", max(sweep, 1.0), cases.expire_due)]
+    return [
+        Sweep("expire", max(sweep, 1.0), cases.expire_due),
+        Sweep("match_events", 60.0, inbound.match_waiting),
+    ]
+
+
+def made(**found: int) -> None:
+    """Writes down that looks were made just now that every worker makes all the time: by name, how much each found."""
+    for name, count in found.items():
+        sweeps.note(name, count)
 
 
 def run_due() -> None:

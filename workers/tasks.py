@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from workers import bootsteps, hints, sweeps
+from approvals import retention
+from workers import bootsteps, hints, reconciliation, sweeps
 
 
 @shared_task(name="workers.execute")
@@ -18,3 +19,15 @@ def sweep() -> None:
     """The clock's doorbell: look for due work, whatever messages were lost, and make the looks that are due."""
     bootsteps.running().wake()
     sweeps.run_due()
+
+
+@shared_task(name="workers.reconcile")
+def reconcile() -> None:
+    """Compares every tool's ledger with its sink, where a pass is due."""
+    reconciliation.run_due()
+
+
+@shared_task(name="workers.prune")
+def prune() -> None:
+    """Empties the content that its tool's retention no longer keeps."""
+    retention.prune_due()

@@ -18,7 +18,7 @@ from django.db import Error, InterfaceError, OperationalError, close_old_connect
 
 from ledger.claims import Grant
 from ledger.outcomes import Report
-from workers import breaker, claims, outcomes, sweeps
+from workers import breaker, claims, outcomes, sweeps, trail
 from workers.leases import Heartbeat, Lease
 from workers.performance import perform
 from workers.slots import MOST_TOGETHER, Slots
@@ -32,6 +32,8 @@ _GROUP = 2 * MOST_TOGETHER
 """Outcomes that are recorded in one transaction."""
 _GROUP_SECONDS = 0.003
 """Recordings wait so long for others to share a transaction with."""
+_NOTE_EVERY = 5.0
+"""Seconds between two notes of when due work was last looked for."""
 _RECORD_AGAIN = 0.2
 """Pause before a recording is repeated that the database did not take."""
 
@@ -56,6 +58,7 @@ class Worker:
         self._slots = Slots(SLOTS)
         self._breaker = breaker.Breaker()
         self._done: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._note_from = 0.0
         self._after = 0
         self._reserving: list[int] = []
         self._heartbeat = Heartbeat(worker=name, lease=self._execution.lease)
@@ -120,7 +123,14 @@ class Worker:
             self._grants(partial(claims.claim_reserving, resource_id=resource_id))
             for resource_id in self._reserving
         )
+        self._note(claim=new + reserved, take_over=again)
         return bool(again or new or reserved) or self._after != 0
+
+    def _note(self, **found: int) -> None:
+        """Now and then, for those who watch whether anybody looks."""
+        if time.monotonic() >= self._note_from:
+            self._note_from = time.monotonic() + _NOTE_EVERY
+            sweeps.made(**found)
 
     def _claim_new(self, *, worker: str, lease: float) -> list[Grant]:
         self._reserving = []
@@ -135,6 +145,7 @@ class Worker:
         grants = ask(worker=self.name, lease=self._execution.lease)
         for call in calls(grants):
             self._submit(call, asked_at)
+        trail.granted(grants, worker=self.name)
         return len(grants)
 
     def _submit(self, grants: Sequence[Grant], asked_at: float) -> None:
@@ -203,6 +214,7 @@ class Worker:
                 log.exception("%d outcomes could not be recorded; their leases run out", len(reports))
                 return
             else:
+                trail.ended(reports)
                 return
 
     # Sweep: whichever worker is first makes the regular looks that are due.

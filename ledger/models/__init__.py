@@ -4,9 +4,10 @@ The ledger does not know what a case is: an order carries an opaque ``subject`` 
 """
 
 from ledger.models.budgets import Budget, BudgetPeriod, Reservation
-from ledger.models.controls import ControlEvent, Reconciliation, Sweep
+from ledger.models.controls import ControlEvent, Reconciliation, Sighting, Sweep
 from ledger.models.evidence import Attestation, Evidence, Finding, InboundEvent
 from ledger.models.operations import Attempt, Operation, Order, Resource
+from ledger.models.retention import Pruning
 from ledger.models.tools import Halt, Probe, Tool, ToolVersion
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "Operation",
     "Order",
     "Probe",
+    "Pruning",
     "Reconciliation",
     "Reservation",
     "Resource",
+    "Sighting",
     "Sweep",
     "Tool",
     "ToolVersion",

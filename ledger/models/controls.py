@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from accounts.models import Tenant
 from ledger.machines import one_of
+from ledger.models.operations import Operation
 from ledger.models.tools import Tool
 from ledger.states import ControlEventKind
 from ledger.triggers import Refuse, insert_only, never_deleted
@@ -42,10 +43,23 @@ class Sweep(models.Model):
     found = models.PositiveIntegerField(default=0, help_text="how much it had to do")
 
 
+class Sighting(models.Model):
+    """That a pass has seen a committed operation's effect at the sink. Taken away when the pass ends."""
+
+    pk = models.CompositePrimaryKey("reconciliation_id", "operation_id")
+    reconciliation = models.ForeignKey(
+        "Reconciliation", on_delete=models.CASCADE, related_name="sightings", db_index=False
+    )
+    operation = models.ForeignKey(
+        Operation, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
+
+
 class Reconciliation(models.Model):
     """One pass over a tool's sink and ledger. What it found are findings; this row says what it looked at.
 
-    ``cursor`` is the sink's, after the last page that was compared: a pass that was cut short goes on there.
+    ``cursor`` is where a pass that was cut short goes on: ``>`` and the sink's own after the last page that was
+    compared; ``#`` and the last committed operation that was looked at, once the sink's listing is through.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)

@@ -11,8 +11,8 @@ from accounts.models import Member, Tenant
 from ledger.machines import one_of
 from ledger.models.operations import Operation
 from ledger.models.tools import Tool
-from ledger.states import AttemptOutcome, FindingKind, Testimony
-from ledger.triggers import Refuse, changed, insert_only, never_deleted
+from ledger.states import AttemptOutcome, AttestedOutcome, FindingKind
+from ledger.triggers import UnlessPruned, changed, insert_only_until_pruned, never_deleted
 
 
 class Evidence(models.Model):
@@ -29,7 +29,11 @@ class Evidence(models.Model):
 
     class Meta:
         constraints = [one_of("evidence_outcome_is_known", "outcome", AttemptOutcome)]
-        triggers: ClassVar = insert_only("evidence")
+        triggers: ClassVar = insert_only_until_pruned(
+            "evidence",
+            emptied={"receipt": None, "note": None},
+            pruned=("ledger_pruning", "operation_id", "operation_id"),
+        )
 
 
 class Attestation(models.Model):
@@ -39,7 +43,7 @@ class Attestation(models.Model):
     """
 
     operation = models.ForeignKey(Operation, on_delete=models.PROTECT, related_name="attestations")
-    testimony = models.CharField(max_length=20, choices=Testimony.choices)
+    testimony = models.CharField(max_length=20, choices=AttestedOutcome.choices)
     member = models.ForeignKey(Member, on_delete=models.PROTECT, related_name="+", db_index=False)
     name = models.CharField(max_length=100, help_text="as the pages show the person")
     reference = models.CharField(max_length=255, null=True, help_text="the sink's own name for the effect")
@@ -52,8 +56,12 @@ class Attestation(models.Model):
     at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
-        constraints = [one_of("testimony_is_known", "testimony", Testimony)]
-        triggers: ClassVar = insert_only("attestation")
+        constraints = [one_of("testimony_is_known", "testimony", AttestedOutcome)]
+        triggers: ClassVar = insert_only_until_pruned(
+            "attestation",
+            emptied={"evidence": ""},
+            pruned=("ledger_pruning", "operation_id", "operation_id"),
+        )
 
 
 class Finding(models.Model):
@@ -130,9 +138,11 @@ class InboundEvent(models.Model):
         ]
         triggers: ClassVar = [
             *never_deleted("inbound_event"),
-            Refuse(
+            UnlessPruned(
                 name="inbound_events_are_stored_as_they_came",
                 operation=pgtrigger.Update,
                 condition=changed("tenant_id", "tool_id", "event_id", "kind", "body", "received_at"),
+                emptied={"body": ""},
+                pruned=("ledger_pruning", "operation_id", "operation_id"),
             ),
         ]

@@ -12,7 +12,14 @@ from accounts.models import Agent, Tenant
 from ledger.machines import StateField, one_of
 from ledger.models.tools import Tool, ToolVersion
 from ledger.states import SETTLED, UNRESOLVED, AttemptOutcome, OperationState
-from ledger.triggers import DeclaredMovesOnly, Refuse, changed, insert_only, never_deleted
+from ledger.triggers import (
+    DeclaredMovesOnly,
+    Refuse,
+    UnlessPruned,
+    changed,
+    insert_only_until_pruned,
+    never_deleted,
+)
 
 
 class Resource(models.Model):
@@ -109,7 +116,9 @@ class Order(models.Model):
                 condition=Q(compensates__isnull=False),
             ),
         ]
-        triggers: ClassVar = insert_only("order")
+        triggers: ClassVar = insert_only_until_pruned(
+            "order", emptied={"body": "{}"}, pruned=("ledger_pruning", "operation_id", "id")
+        )
 
 
 class Operation(models.Model):
@@ -178,6 +187,11 @@ class Operation(models.Model):
                 name="operations_due",
                 fields=["resource", "due_at"],
                 condition=Q(state=OperationState.NOT_STARTED),
+            ),
+            models.Index(
+                name="operations_settled",
+                fields=["tool", "settled_at"],
+                condition=Q(settled_at__isnull=False),
             ),
         ]
         triggers: ClassVar = [
@@ -278,9 +292,11 @@ class Attempt(models.Model):
         ]
         triggers: ClassVar = [
             *never_deleted("attempt"),
-            Refuse(
+            UnlessPruned(
                 name="attempts_close_once",
                 operation=pgtrigger.Update,
                 condition=pgtrigger.Q(old__ended_at__isnull=False),
+                emptied={"receipt": "{}", "note": None},
+                pruned=("ledger_pruning", "operation_id", "operation_id"),
             ),
         ]

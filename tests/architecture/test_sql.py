@@ -1,4 +1,4 @@
-"""Each app's queries.sql names its own tables only; import-linter cannot see into SQL."""
+"""The statements of each app name its own tables only; import-linter cannot see into SQL."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 STATEMENTS = [
     pytest.param(app, statement, id=f"{app}:{name}")
     for app in APPS
-    if (path := ROOT / app / "queries.sql").exists()
+    for path in sorted((ROOT / app).glob("*.sql"))
     for name, statement in Queries(path)
 ]
 

@@ -6,22 +6,26 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from approvals import cases
 from approvals.errors import Disputed
 from approvals.models import Case
 from approvals.states import Verdict
 from ledger import clock
 from ledger.claims import Grant
-from ledger.models import Attempt, Evidence, Finding, Operation, Resource
+from ledger.models import Attempt, Evidence, Finding, Halt, Operation, Resource
 from ledger.outcomes import Report
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind
 from tests.worlds import (
     LAPSED,
     World,
+    approve,
     approved,
     attempts,
     case_of,
     claim,
     claimed,
+    content,
+    current,
     events,
     history,
     operation,
@@ -29,6 +33,7 @@ from tests.worlds import (
     report,
     revised,
     say,
+    tag,
     take_over,
 )
 from workers import outcomes
@@ -213,7 +218,7 @@ def test_late_evidence_that_disagrees_is_a_finding_and_stops_a_new_approval(
     (finding,) = Finding.objects.all()
     assert (finding.kind, finding.subject) == (FindingKind.LATE, stalled.subject)
     assert (finding.operation_id, finding.closed_at) == (stalled.order_id, None)
-    assert finding.detail == {"token": stalled.token, "reference": "re_77"}
+    assert (finding.reference, finding.detail["token"]) == ("re_77", stalled.token)
     if settled == AttemptOutcome.REFUSED:
         case = case_of(stalled)
         revised(world, case, rationale="Once more.")
@@ -398,4 +403,38 @@ def test_another_effect_than_late_evidence_named_is_a_finding(world: World) -> N
     assert not Finding.objects.exists()
     outcomes.record([report(successor, worker="worker-b", reference="re_second")])
     found = Finding.objects.get()
-    assert (found.kind, found.subject, found.detail["reference"]) == ("twice", successor.subject, "re_second")
+    assert (found.kind, found.subject, found.reference) == ("twice", successor.subject, "re_second")
+
+
+# What a report says beside its outcome.
+
+
+def test_a_sink_that_knows_a_higher_token_than_the_ledger_ever_gave_stops_the_tool(world: World) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN, reason="fenced")
+    pause = Halt.objects.get()
+    assert (pause.tool_id, pause.began_by, pause.ends_at) == (grant.tool_id, "fence", None)
+    assert Finding.objects.get().kind == "differs"
+    approved(world, "1843", target="order:2")
+    assert claim() == []
+
+
+def test_an_effect_under_an_older_key_corrects_the_older_operation_and_the_case_is_executed(
+    world: World,
+) -> None:
+    first = claimed(world)
+    recorded(first, AttemptOutcome.REFUSED)
+    case = case_of(first)
+    cases.revise(actor=world.agent, case_id=case.pk, seen=tag(case), content=content())
+    approve(current(case), world.reviewer)
+    (second,) = claim()
+    assert second.earlier_keys == (first.key,)
+
+    earlier = (first.key, "re_first", '{"status":"succeeded"}')
+    recorded(second, AttemptOutcome.REFUSED, sent=False, reason="earlier_effect", earlier=earlier)
+
+    older, newer = Operation.objects.order_by("pk")
+    assert (older.state, older.reference) == ("committed", "re_first")
+    assert (newer.state, newer.reason) == ("failed_before_commit", "earlier_effect")
+    assert case_of(first).state == "executed"
+    assert len(events(ControlEventKind.EARLIER_EFFECT)) == len(events(ControlEventKind.CORRECTION)) == 1
