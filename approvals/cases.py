@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
@@ -27,6 +27,7 @@ from approvals.proposals import Content, Facts
 from approvals.states import OPEN, Act, CaseState
 from approvals.tags import Tag
 from ledger import control_events, operations
+from ledger.models import Operation
 from ledger.states import ControlEventKind
 
 
@@ -50,7 +51,7 @@ def propose(*, actor: Actor, facts: Facts, content: Content) -> Proposed:
         try:
             with transaction.atomic():
                 return _existing(actor, facts, content) or Proposed(
-                    _open(actor, facts, content), replayed=False
+                    _open(actor, facts, content, agent_id=actor.id), replayed=False
                 )
         except IntegrityError as error:
             if "one_case_per_action" not in str(error):
@@ -82,12 +83,22 @@ def _existing(actor: Actor, facts: Facts, content: Content) -> Proposed | None:
     return Proposed(case, replayed=True)
 
 
-def _open(actor: Actor, facts: Facts, content: Content) -> Case:
+def open_compensation(
+    *, actor: Actor, undone: Case, operation: Operation, facts: Facts, content: Content
+) -> Case:
+    """Opens the case that undoes an operation, in the place of the agent whose case it was."""
+    return _open(
+        actor, facts, content, agent_id=undone.agent_id, compensates=operation, opened_by_id=actor.id
+    )
+
+
+def _open(actor: Actor, facts: Facts, content: Content, *, agent_id: int, **links: Any) -> Case:
     proposal, _rendered = proposals.draft(tenant_id=actor.tenant_id, facts=facts, content=content)
     proposal.save(force_insert=True)
     case = Case.objects.create(
         tenant_id=actor.tenant_id,
-        agent_id=actor.id,
+        agent_id=agent_id,
+        **links,
         tool=proposal.tool_version.tool,
         reference=facts.reference,
         action=facts.action,

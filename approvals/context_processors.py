@@ -1,15 +1,46 @@
 """What the console's frame shows on every page. Read only where a page asks for it: an error page needs none of it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from django.http import HttpRequest
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 
 from accounts.models import Member
 from approvals.console import known, queue
 from approvals.console.entrance import Visitor, memberships, visitor_of
+from approvals.console.halts import Shown, open_now
 from approvals.console.preferences import preference
+from ledger.looks import Look, late_looks
+from ledger.models import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page of the navigation; ``dock``: a phone keeps it in the bar at the bottom."""
+
+    name: str
+    word: str
+    icon: str
+    dock: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where it leads."""
+        return reverse(self.name)
+
+
+ENTRIES = (
+    (Entry("conflicts", "Conflicts", "shield-ban"), Entry("metrics", "Metrics", "chart-column", dock=True)),
+    (
+        Entry("tools", "Write tools", "wrench"),
+        Entry("budgets", "Budgets", "wallet"),
+        Entry("halts", "Halts", "octagon-pause"),
+    ),
+)
+_SECTIONS = {"tool": "tools", "decisions-made": "metrics", "halt": "halts", "make-budget": "budgets"}
+"""Addresses that belong to the entry of another name."""
 
 
 class Frame:
@@ -65,6 +96,44 @@ class Frame:
     def unknown_count(self) -> int:
         """Operations whose outcome nobody knows now."""
         return known.unknown_count(self.visitor.tenant_id) if self.visitor else 0
+
+    @cached_property
+    def unsettled_count(self) -> int:
+        """What waits on the Reconcile page: unknown outcomes and open findings."""
+        if self.visitor is None:
+            return 0
+        findings = Finding.objects.filter(tenant_id=self.visitor.tenant_id, closed_at=None, muted_at=None)
+        return self.unknown_count + findings.count()
+
+    @property
+    def reconcile_url(self) -> str:
+        """The Reconcile page, where there is one."""
+        try:
+            return reverse("reconcile")
+        except NoReverseMatch:
+            return ""
+
+    @property
+    def section(self) -> str:
+        """The name of the entry of the navigation that one is in."""
+        match = self._request.resolver_match
+        name = str(match.url_name) if match else ""
+        return _SECTIONS.get(name, name)
+
+    @property
+    def entries(self) -> Sequence[Sequence[Entry]]:
+        """The navigation's pages beyond queue, cases and operations, in its two groups."""
+        return ENTRIES
+
+    @cached_property
+    def halts(self) -> Sequence[Shown]:
+        """What of the organisation stands still now."""
+        return open_now(self.visitor) if self.visitor else []
+
+    @cached_property
+    def late_looks(self) -> Sequence[Look]:
+        """Regular looks that nobody has made in time."""
+        return late_looks() if self.visitor else []
 
     @property
     def here(self) -> str:

@@ -14,3 +14,11 @@ def _ring(key: str, fingerprint: str) -> None:
     current_app.send_task(
         "workers.execute", args=[[{"key": key, "fingerprint": fingerprint}]], ignore_result=True, retry=False
     )
+
+
+def wake_on_commit() -> None:
+    """Asks the workers to look around once the transaction has committed; says nothing about any operation."""
+    transaction.on_commit(
+        lambda: current_app.send_task("workers.execute", args=[[]], ignore_result=True, retry=False),
+        robust=True,
+    )

@@ -10,6 +10,8 @@ from ledger.schemas import Fault
 from ledger.states import ControlEventKind
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from approvals.models import Case
 
 
@@ -61,6 +63,18 @@ class DeadlinePassed(Illegal):
     """The deadline has passed, so this can no longer be approved. The agent may propose it again."""
 
 
+class NotPossibleYet(Illegal):
+    """This cannot be said of the operation now. `until` says from when on it can, where time alone changes it."""
+
+    def __init__(self, message: str, *, case: "Case", until: "datetime | None" = None) -> None:
+        super().__init__(message, case=case)
+        self.until = until
+
+
+class NotCompensable(Illegal):
+    """Only a proven effect can be undone. Settle the operation first, or look at why it did not happen."""
+
+
 # Refused
 
 
@@ -104,7 +118,29 @@ class EarlierOperationLive(Refused):
     """An earlier operation of this action may still take effect, or has. Settle it before you approve again."""
 
 
+class SecondPersonNeeded(Refused):
+    """You have said so already. This tool needs a second person who says the same on the same evidence."""
+
+
+class EvidenceRequired(Refused):
+    """Say what your word rests on: what you looked at, where, and what it showed."""
+
+
+class ReferenceRequired(Refused):
+    """Give the sink's own reference for the effect, as its records show it."""
+
+
+class ReferenceTaken(Refused):
+    """This reference is another operation's already, and one effect is not two. Look at the sink's record again."""
+
+
 # Raced
+
+
+class OperationMoved(Raced):
+    """The operation is no longer what you saw: something came in meanwhile. Read it again, and decide on that."""
+
+    counted_as = ControlEventKind.VERSION_CONFLICT
 
 
 class ConflictingProposal(Raced):

@@ -216,6 +216,11 @@ def facts_of(case: Case) -> Facts:
     return Facts(case.reference, case.action, case.target, case.step)
 
 
+def facts_as_json(case: Case) -> dict[str, str | int]:
+    """The facts as the members that templates name."""
+    return asdict(facts_of(case))
+
+
 def rendered_again(case: Case) -> Rendered:
     """The order of the case's current proposal, by the tool version the reviewer saw."""
     return tools.render(

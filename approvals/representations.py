@@ -11,14 +11,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.urls import reverse
 
 from approvals import proposals
 from approvals.models import Case, Policy, Proposal, Revision, Vote
 from approvals.states import Act, Verdict
 from approvals.tags import Tag
-from ledger.models import Attempt, Evidence, Finding, Operation, ToolVersion
-from ledger.states import AttemptOutcome, EnforcementClass, OperationState
+from ledger.guarantees import guarantee
+from ledger.models import Attempt, Attestation, ControlEvent, Evidence, Finding, Operation, ToolVersion
+from ledger.states import AttemptOutcome, OperationState
 
 Json = dict[str, Any]
 
@@ -142,7 +144,10 @@ def _operations(shown: Sequence[Case], decisions: Mapping[int, Json]) -> dict[in
     newest = list(
         Operation.objects.filter(order__subject__in=[each.pk for each in shown])
         .select_related("order")
-        .order_by("order__subject", "-order_id")
+        .annotate(failed=FAILED)
+        .order_by(
+            "order__subject", "failed", "-order_id"
+        )  # after a correction an older one is the one that happened
         .distinct("order__subject")
     )
     receipts = receipts_of(newest)
@@ -152,6 +157,9 @@ def _operations(shown: Sequence[Case], decisions: Mapping[int, Json]) -> dict[in
         if each.state != OperationState.FAILED_BEFORE_COMMIT
         or _belongs(each, decisions.get(each.order.subject))
     }
+
+
+FAILED = ExpressionWrapper(Q(state=OperationState.FAILED_BEFORE_COMMIT), output_field=BooleanField())
 
 
 def _belongs(failed: Operation, decision: Json | None) -> bool:
@@ -259,19 +267,15 @@ class History:
     evidence: Sequence[Evidence]
     findings: Sequence[Finding]
 
-    def tag(self, shown: Operation) -> str:
-        """Rises with every grant, every end of one, every piece of evidence and finding; not with a renewal."""
-        ended = sum(each.ended_at is not None for each in self.attempts)
-        closed = sum(each.closed_at is not None for each in self.findings)
-        count = len(self.attempts) + ended + len(self.evidence) + len(self.findings) + closed
-        return f'"{count}-{shown.state}"'
+    attestations: Sequence[Attestation]
 
     def body(self) -> Json:
         """The history's members of the operation's representation."""
         return {
             "attempts": [_attempt(each) for each in self.attempts],
             "evidence": [_evidence(each) for each in self.evidence],
-            "findings": [_finding(each) for each in self.findings],
+            "findings": [finding(each) for each in self.findings],
+            "attestations": [_attestation(each) for each in self.attestations],
         }
 
 
@@ -302,33 +306,54 @@ def _evidence(shown: Evidence) -> Json:
     }
 
 
-def _finding(shown: Finding) -> Json:
+def _attestation(shown: Attestation) -> Json:
     return {
+        "testimony": shown.testimony,
+        "attested_by": shown.name,
+        "reference": shown.reference,
+        "evidence": shown.evidence,
+        "settles": shown.token is not None,
+        "until": moment(shown.until),
+        "at": moment(shown.at),
+    }
+
+
+def finding(shown: Finding) -> Json:
+    """A disagreement between ledger and sink."""
+    return {
+        "id": str(shown.pk),
         "kind": shown.kind,
+        "reference": shown.reference,
+        "amount_minor": shown.amount_minor,
+        "currency": shown.currency,
         "detail": shown.detail,
         "opened_at": moment(shown.opened_at),
+        "seen_at": moment(shown.seen_at),
         "closed_at": moment(shown.closed_at),
+        "closed_by": shown.closed_by,
+        "closed_because": shown.closed_because,
+        "links": {
+            "case": case_link(shown.subject) if shown.subject is not None else None,
+            "operation": operation_link(shown.operation) if shown.operation is not None else None,
+        },
+    }
+
+
+def control_event(shown: ControlEvent) -> Json:
+    """One thing the controls did."""
+    return {
+        "id": str(shown.pk),
+        "kind": shown.kind,
+        "source": shown.source,
+        "action": shown.action,
+        "key": shown.key,
+        "detail": shown.detail,
+        "at": moment(shown.at),
+        "links": {"case": case_link(shown.subject) if shown.subject is not None else None},
     }
 
 
 # Tools.
-
-GUARANTEES = {
-    EnforcementClass.PROVIDER_KEY: (
-        "Every attempt carries the same key, and the provider answers a repeated key with its first result "
-        "for {window}. After that it is looked up and never sent again; where a look-up cannot tell, a person decides."
-    ),
-    EnforcementClass.OWNED_WRITE: (
-        "The database that owns the effect checks key, content and fencing token in the transaction that makes "
-        "the change, so it happens at most once."
-    ),
-}
-
-
-def guarantee(version: ToolVersion) -> str:
-    """What keeps the tool's effect from happening twice, in words."""
-    hours = version.key_window.total_seconds() / 3600 if version.key_window else 0
-    return GUARANTEES[EnforcementClass(version.enforcement)].format(window=f"{hours:g} hours")
 
 
 def tool(version: ToolVersion, policy: Policy | None) -> Json:

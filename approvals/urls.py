@@ -4,15 +4,22 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path, register_converter
 
 from approvals.console import (
+    budgets,
     case,
     cases,
+    conflicts,
+    decided,
     decisions,
+    halting,
+    halts,
+    metrics,
     operation,
     operations,
     preferences,
     queue,
     search,
     sign_in,
+    tools,
 )
 
 
@@ -39,6 +46,17 @@ urlpatterns = [
     path("cases/<int:case_id>/decisions/", decisions.decide, name="decisions"),
     path("operations/", operations.operations, name="operations"),
     path("operations/<operation_name:name>/", operation.operation, name="operation"),
+    path("conflicts/", conflicts.conflicts, name="conflicts"),
+    path("metrics/", metrics.metrics, name="metrics"),
+    path("metrics/decisions/", decided.decisions, name="decisions-made"),
+    path("tools/", tools.tools, name="tools"),
+    path("tools/<path:name>/", tools.tool, name="tool"),
+    path("halts/", halts.page_of_halts, name="halts"),
+    path("halts/begin/", halting.begin, name="halt"),
+    path("halts/end/", halting.end, name="resume"),
+    path("budgets/", budgets.page_of_budgets, name="budgets"),
+    path("budgets/make/", budgets.make, name="make-budget"),
+    path("budgets/<int:budget_id>/close/", budgets.close, name="close-budget"),
     path("search/", search.search, name="search"),
     path("preferences/", preferences.preferences, name="preferences"),
     path("organisation/", sign_in.organisation, name="organisation"),

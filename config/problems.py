@@ -146,16 +146,23 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     refusals.EarlierOperationLive: Problem(
         409, "earlier-operation-live", "An earlier operation may still take effect"
     ),
+    refusals.NotPossibleYet: Problem(409, "not-possible-yet", "This cannot be said of it now"),
+    refusals.NotCompensable: Problem(409, "not-compensable", "There is no proven effect to undo"),
+    refusals.ReferenceTaken: Problem(409, "reference-taken", "The reference is another operation's"),
+    refusals.SecondPersonNeeded: Problem(409, "second-person-needed", "Somebody else has to say the same"),
     # The content
     UnknownTool: Problem(422, "unknown-tool", "There is no such write tool"),
     refusals.InvalidContent: Problem(422, "invalid-content", "The content is not valid"),
     refusals.ReasonRequired: Problem(422, "reason-required", "A reason is missing"),
+    refusals.EvidenceRequired: Problem(422, "evidence-required", "What the word rests on is missing"),
+    refusals.ReferenceRequired: Problem(422, "reference-required", "The sink's reference is missing"),
     refusals.AmountMismatch: Problem(422, "amount-mismatch", "The typed amount is another one"),
     # The others
     refusals.ConflictingProposal: Problem(
         409, "conflicting-proposal", "This action is proposed already, with other parameters"
     ),
     FingerprintConflict: Problem(409, "fingerprint-conflict", "This identity stands for other content"),
+    refusals.OperationMoved: Problem(412, "operation-moved", "The operation is no longer what you saw"),
     refusals.VersionConflict: Problem(412, "version-conflict", "The case is no longer what you saw"),
     # Us
     OperationalError: _AWAY,
@@ -230,6 +237,8 @@ _POINTERS = {
     UnknownTool: "/action",
     refusals.ReasonRequired: "/reason",
     refusals.AmountMismatch: "/typed_amount",
+    refusals.EvidenceRequired: "/evidence",
+    refusals.ReferenceRequired: "/reference",
 }
 
 
@@ -245,6 +254,8 @@ def _about_case(error: Refusal) -> dict[str, Any]:
     }
     if isinstance(error, refusals.VersionConflict):
         about["changed"] = differences.changed_since(case, error.seen_revision or 0)
+    if isinstance(error, refusals.NotPossibleYet):
+        about["until"] = representations.moment(error.until)
     if isinstance(error, refusals.InProgress | refusals.AlreadyExecuted):
         about["operation"] = representations.case(case)["operation"]
     return about

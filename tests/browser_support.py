@@ -7,7 +7,7 @@ test that caused it, unless the test says beforehand that it means it (`watch.al
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -115,9 +115,10 @@ def stays_here(url: str) -> bool:
         return address.hostname == "localhost"
 
 
-def accessibility_problems(page: Page) -> list[str]:
-    """What axe has to say about the page as it stands: rule, and where it is broken."""
-    violations = Axe().run(page).response["violations"]
+def accessibility_problems(page: Page, *, only: Sequence[str] = ()) -> list[str]:
+    """What axe has to say about the page as it stands, by all of its rules or some: rule, and where it is broken."""
+    options = {"runOnly": [*only]} if only else None
+    violations = Axe().run(page, options=options).response["violations"]
     return [f"{rule['id']}: {node['target']} {node['html']}" for rule in violations for node in rule["nodes"]]
 
 

@@ -6,12 +6,13 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from approvals import representations
+from approvals import representations, resolutions
 from approvals.api import pages
 from approvals.api.endpoint import Endpoint, is_current, snapshot, tagged, unchanged
 from approvals.errors import NotFound
 from approvals.models import Case
 from approvals.representations import History
+from ledger import attestations
 from ledger.models import Operation, Resource
 from ledger.states import OperationState
 
@@ -55,28 +56,19 @@ class OneOperation(Endpoint):
     def get(self, request: Request, key: str) -> Response:
         """The operation of this idempotency key, or 304 where nothing has happened to it since."""
         with snapshot():
-            shown = self._visible(key)
+            shown = resolutions.visible(actor=self.actor, key=key)
             history = History(
                 attempts=list(shown.attempts.order_by("number")),
                 evidence=list(shown.evidence.order_by("pk")),
-                findings=list(shown.findings.order_by("pk")),
+                findings=list(shown.findings.select_related("operation__order").order_by("pk")),
+                attestations=list(shown.attestations.order_by("pk")),
             )
-            tag = history.tag(shown)
+            tag = attestations.tag_of(shown)
             if is_current(request, tag):
                 return unchanged(tag)
             case = Case.objects.get(pk=shown.order.subject)
             receipt = representations.receipts_of([shown]).get(shown.pk)
             return tagged({**representations.operation(shown, case, receipt), **history.body()}, tag)
-
-    def _visible(self, key: str) -> Operation:
-        shown = (
-            Operation.objects.select_related("order", "tool", "resource")
-            .filter(order__tenant_id=self.actor.tenant_id, order__key=key)
-            .first()
-        )
-        if shown is None:
-            raise NotFound("There is no such operation. Check the key, or list the operations you can see.")
-        return shown
 
 
 class OneResource(Endpoint):

@@ -6,6 +6,7 @@ from typing import Any
 from approvals.api.errors import InvalidRequest
 from approvals.states import Verdict
 from ledger import schemas
+from ledger.states import AttestedOutcome
 
 _TEXT = {"type": "string"}
 # `not` the other characters, instead of "only these": in Python a pattern that ends in $ lets a newline pass.
@@ -53,6 +54,20 @@ PROPOSAL = _object(
 )
 REVISION = _object(_CONTENT, "parameters")
 WITHDRAWAL = _object({"reason": _REASON})
+EMPTY = _object({})
+STOP = _object({"reason": _REASON}, "reason")
+CLOSURE = _object({"reason": _REASON}, "reason")
+COMPENSATION = _object({"rationale": {"type": "string", "maxLength": 10_000}})
+RESOLUTION = _object(
+    {
+        "testimony": {"enum": AttestedOutcome.values},
+        "reference": {"type": "string", "maxLength": 255},
+        "evidence": _REASON,
+        "until": {"type": "string", "maxLength": 40, "format": "date-time", **_ONE_WORD},
+    },
+    "testimony",
+    "evidence",
+)
 DECISION = _object(
     {
         "verdict": {"enum": Verdict.values},

@@ -50,6 +50,7 @@ class Situation:
     now: datetime
     disputed: bool
     waits_for: Holder | None = None
+    wait: str = ""
 
 
 def acts(here: Situation) -> list[Act]:
@@ -121,11 +122,14 @@ def bar_words(here: Situation, last_actor: str) -> str:
     words = _BAR_WORDS.get(CaseState(here.case.state), "")
     if here.case.state == CaseState.APPROVED and here.waits_for:
         words = _WAITS
+    elif here.case.state == CaseState.APPROVED and here.wait:
+        words = _WAITS_FOR
     return words.format(
         actor=last_actor,
         agent=here.case.agent.name,
         revision=here.case.revision,
         approvers=here.quorum.approvers,
+        wait=here.wait,
     )
 
 
@@ -133,6 +137,8 @@ _WAITS = (
     "Approved by {approvers}, which made revision {revision}. "
     "Another operation on the same resource is not settled."
 )
+
+_WAITS_FOR = "Approved by {approvers}, which made revision {revision}. It waits: {wait}"
 
 _BAR_WORDS: Mapping[CaseState, str] = {
     CaseState.RETURNED: "{actor} asked for changes. It is {agent}’s turn.",

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from approvals.console.known import Known, worker_named
+from approvals.console.known import Known
+from approvals.console.sources import worker_named
 from approvals.templatetags.states import words
 from approvals.templatetags.times import zoned
 from ledger.models import Attempt
@@ -22,11 +23,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the answers are computed from. ``standing``: the approval still allows a send."""
+    """What the answers are computed from.
+
+    ``standing``: the approval still allows a send; ``still``: a halt or a pause allows none now.
+    """
 
     known: Known
     now: datetime
     standing: bool
+    still: bool = False
 
     @property
     def last(self) -> Attempt | None:
@@ -44,6 +49,11 @@ class Circumstances:
     def held(self) -> bool:
         """Whether a worker holds a lease that still runs."""
         return self.known.operation.worker is not None and self.due_at > self.now
+
+    @property
+    def set_aside(self) -> bool:
+        """Whether no worker takes it by itself any more."""
+        return self.known.operation.reason == "set_aside"
 
     @property
     def maybe_sent(self) -> bool:
@@ -91,7 +101,7 @@ _NOT_KNOWN = "We do not know if it happened"
 
 
 def _waiting(here: Circumstances) -> str:
-    if here.known.waits_for:  # the page goes on to say what it waits for, with a link
+    if here.known.waits_for or here.known.wait:  # the page goes on to say what it waits for, with a link
         return "Nothing has been sent."
     if here.due_at > here.now:
         return f"Nothing has been sent. Something it needs is not free; it is looked at again at {_time(here.due_at)}."
@@ -130,6 +140,8 @@ def _failed(here: Circumstances) -> str:
 
 
 def _unknown(here: Circumstances) -> str:
+    if here.set_aside:
+        return "Too many workers fell silent over it, so no worker takes it by itself again. A person has to look."
     told = [_silence(here) or _last_word(here)]
     if worker := here.reported_late:
         told.append(
@@ -158,6 +170,8 @@ def _last_word(here: Circumstances) -> str:
 
 def what_is_missing(here: Circumstances) -> str:
     """Said of an unknown outcome that a person may have to settle: that there is no page for it yet."""
+    if here.set_aside:
+        return ""
     by_itself = here.known.operation.order.tool_version.enforcement == EnforcementClass.OWNED_WRITE
     if by_itself or what_is_known(here).short != _NOT_KNOWN:
         return ""
@@ -188,6 +202,12 @@ def _safe_while_open(here: Circumstances) -> Answer:
     if here.held:
         worker = here.known.operation.worker
         return Answer("No, not now.", f"{worker_named(worker)} is at it until {_time(here.due_at)}.")
+    if here.set_aside:
+        return Answer("No.", "It may be what silenced its workers. Look at the sink first.")
+    if here.still:
+        return Answer(
+            "No, not now.", "Its tool or the whole organisation stands still: it is only looked up."
+        )
     if here.reported_late:
         return Answer(
             "No, not now.", f"A late report says that it happened. It is looked up first, {_next(here)}."

@@ -8,19 +8,20 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
-from approvals import cases, decisions, proposals, representations
-from approvals.console import acts, queue, signatures
+from approvals import cases, decisions, proposals
+from approvals.console import acts, budgets, queue, signatures
 from approvals.console.acts import Situation
 from approvals.console.cases import address, filtered, records
 from approvals.console.changes import changes
 from approvals.console.entrance import Visitor, page
-from approvals.console.history import did, revisions_of, story, who_of
+from approvals.console.history import did, finding_in_words, revisions_of, story, who_of
 from approvals.console.known import Known, known, newest_of_case, of_tenant
 from approvals.console.lists import Query
 from approvals.console.signatures import Quorum
 from approvals.models import Case, Revision
 from approvals.states import OPEN
 from ledger import clock
+from ledger.guarantees import guarantee
 from ledger.models import Finding
 from ledger.money import format_amount
 
@@ -68,6 +69,7 @@ def context(
         clock.now(),
         disputed=bool(findings),
         waits_for=last.waits_for if last else None,
+        wait=last.wait.words if last and last.wait else "",
     )
     offered = acts.acts(here)
     revisions = revisions_of(shown)
@@ -77,7 +79,7 @@ def context(
         "proposal": shown.proposal,
         **proposals.material(shown.proposal),
         "evidence": [_evidence(each) for each in shown.proposal.evidence],
-        "guarantee": representations.guarantee(shown.proposal.tool_version),
+        "guarantee": guarantee(shown.proposal.tool_version),
         "findings": findings,
         "signs": signatures.lines(shown, quorum, visitor, mine_open=_can(offered, "approve")),
         "votes": quorum.votes,
@@ -87,6 +89,7 @@ def context(
         "newer": None,
         "operation": last,
         "related": _related(visitor, shown),
+        "budgets": budgets.of_case(shown),
         "history": story(shown, revisions, quorum.votes, operations),
         "acts": offered,
         "approving": _can(offered, "approve"),
@@ -132,22 +135,11 @@ def _findings(shown: Case) -> list[dict[str, str]]:
     opened = Finding.objects.filter(tenant_id=shown.tenant_id, subject=shown.pk, closed_at=None)
     return [
         {
-            "words": _FINDINGS[each.kind],
+            "words": finding_in_words(each.kind),
             "url": reverse("operation", args=[each.operation_id]) if each.operation_id else "",
         }
         for each in opened.order_by("pk")
     ]
-
-
-_FINDINGS = {
-    "missing": "The ledger says that it happened; the sink does not show it.",
-    "unrecorded": "The sink shows an effect that the ledger does not know.",
-    "twice": "The sink shows the effect twice.",
-    "differs": "The sink shows the effect with other content.",
-    "reversed": "The sink has reversed the effect.",
-    "late": "A late receipt says otherwise than what was settled.",
-    "foreign": "The sink shows an effect that was never ours.",
-}
 
 
 def _related(visitor: Visitor, shown: Case) -> list[Any]:

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from accounts.actors import Actor, person_actor
 from accounts.models import Member, Role
@@ -58,11 +59,20 @@ def act(view: View) -> View:
     """An act of a member: POST only. Without a session the answer says that nothing was recorded."""
 
     def answer_stranger(request: HttpRequest) -> HttpResponse:
-        page_of_form = request.path.removesuffix("decisions/")
-        context = {"reason": request.POST.get("reason", ""), "back": page_of_form}
+        context = {"reason": request.POST.get("reason", ""), "back": _page_of_form(request)}
         return render(request, "approvals/signed_out.html", context, status=401)
 
     return _door(view, methods=("POST",), answer_stranger=answer_stranger)
+
+
+def _page_of_form(request: HttpRequest) -> str:
+    """Where the form stood: the page above its address, or the list it changes."""
+    match = request.resolver_match
+    of_list = _PAGE_OF_FORM.get(str(match.url_name)) if match else None
+    return reverse(of_list) if of_list else f"{request.path.rstrip('/').rpartition('/')[0]}/"
+
+
+_PAGE_OF_FORM = {"halt": "halts", "resume": "halts", "make-budget": "budgets", "close-budget": "budgets"}
 
 
 def _door(

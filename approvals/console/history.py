@@ -9,13 +9,14 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from approvals.console.known import Known, worker_named
+from approvals.console.known import Known
 from approvals.console.signatures import Shown
+from approvals.console.sources import source_in_words, worker_named
 from approvals.models import Case, Revision
 from approvals.states import Act, Verdict
 from approvals.templatetags.states import words
 from ledger.models import ControlEvent, Finding
-from ledger.states import AttemptOutcome, ControlEventKind
+from ledger.states import AttemptOutcome, ControlEventKind, FindingKind
 
 _MOST_EVENTS = 50
 """Control events told in one story; a flood of replays must not drown it. The newest are told."""
@@ -159,14 +160,6 @@ def _controls(tenant_id: UUID, case_id: int) -> Iterator[Event]:
         yield Event(each.at, source_in_words(each.source), control_in_words(each))
 
 
-def source_in_words(source: str) -> str:
-    """Who tried, as a subject: ``refund-agent``, ``Worker a@host``, ``The queue``."""
-    kind, _, name = source.partition(":")
-    if kind in ("worker", "system"):
-        return worker_named(name)
-    return f"The queue, at {name}," if kind == "queue" else name
-
-
 def control_in_words(event: ControlEvent) -> str:
     """What the controls did about it, as a predicate."""
     detail: Mapping[str, Any] = event.detail
@@ -194,4 +187,30 @@ _CONTROLS: Mapping[str, str] = {
     ),
     ControlEventKind.REFUSED_ACT: "was refused ({refusal}): nothing was recorded",
     ControlEventKind.REFUSED_CLAIM: "did not begin: {reason}",
+    ControlEventKind.BUDGET_REFUSAL: "could not begin it: a budget has no room; it waits, and nothing was sent",
+    ControlEventKind.SERIALIZATION_RETRY: "met others at the same budget and tried the whole claim again",
+    ControlEventKind.SERIALIZATION_EXHAUSTED: (
+        "used up its retries at a budget that others kept changing: put off, nothing was sent"
+    ),
+    ControlEventKind.BUSINESS_DUPLICATE: "asked for what the sink had done already: refused, nothing done twice",
+    ControlEventKind.EARLIER_EFFECT: "found the effect of an earlier operation at the sink, so it sent nothing",
+    ControlEventKind.CORRECTION: "found at the sink what was taken for absent: the outcome is corrected",
+    ControlEventKind.BREAKER_OPENED: "paused the tool: its sink kept answering that it could not",
+    ControlEventKind.SET_ASIDE: "set it aside: too many workers fell silent over it; a person has to look",
+    ControlEventKind.REFUSED_EVENT: "sent an event that could not be verified: refused, nothing was changed",
 }
+
+_FINDINGS: Mapping[str, str] = {
+    FindingKind.MISSING: "The ledger says that it happened; the sink does not show it.",
+    FindingKind.UNRECORDED: "The sink shows an effect that the ledger does not know.",
+    FindingKind.TWICE: "The sink shows the effect twice.",
+    FindingKind.DIFFERS: "The sink shows the effect with other content.",
+    FindingKind.REVERSED: "The sink has reversed the effect.",
+    FindingKind.LATE: "A late receipt says otherwise than what was settled.",
+    FindingKind.FOREIGN: "The sink shows an effect that was never ours.",
+}
+
+
+def finding_in_words(kind: str) -> str:
+    """What ledger and sink disagree about, as a sentence."""
+    return _FINDINGS[kind]

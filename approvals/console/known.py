@@ -10,7 +10,9 @@ from uuid import UUID
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
+from approvals.console.waits import Wait, waits
 from approvals.models import Case
+from approvals.representations import FAILED
 from ledger.models import Attempt, Evidence, Operation
 from ledger.states import NEVER_SENT, SETTLED, UNRESOLVED, AttemptOutcome, OperationState
 
@@ -58,12 +60,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One operation with its attempts, and what they amount to. ``waits_for``: why no worker can take it yet."""
+    """One operation with its attempts, and what they amount to. ``waits_for``, ``wait``: why no worker takes it yet."""
 
     operation: Operation
     attempts: Sequence[Attempt]
     evidence: Sequence[Evidence]
     waits_for: Holder | None = None
+    wait: Wait | None = None
 
     @property
     def id(self) -> int:
@@ -153,16 +156,13 @@ class Known:
         held_by = (
             f"{self.waits_for.id}{self.waits_for.state}{self.waits_for.lease_over}" if self.waits_for else ""
         )
-        return f"{self.state}-{len(self.attempts)}-{ended}-{len(self.evidence)}-{int(self.silent)}-{held_by}"
-
-
-def worker_named(name: str | None) -> str:
-    """A worker as the subject of a sentence: ``worker-a`` says it by itself, ``a@host`` does not."""
-    return str(name) if str(name).lower().startswith("worker") else f"Worker {name}"
+        waits = self.wait.reason if self.wait else ""
+        told = (self.state, len(self.attempts), ended, len(self.evidence), int(self.silent), held_by, waits)
+        return "-".join(str(each) for each in told)
 
 
 def known(operations: Sequence[Operation]) -> list[Known]:
-    """Operations with their attempts and evidence, in two queries however many there are; two more if some wait."""
+    """Operations with their attempts and evidence, in two queries however many there are; a few more if some wait."""
     ids = [each.order_id for each in operations]
     attempts: dict[int, list[Attempt]] = {id_: [] for id_ in ids}
     evidence: dict[int, list[Evidence]] = {id_: [] for id_ in ids}
@@ -171,8 +171,15 @@ def known(operations: Sequence[Operation]) -> list[Known]:
     for piece in Evidence.objects.filter(operation__in=ids).order_by("pk"):
         evidence[piece.operation_id].append(piece)
     holders = _holders(operations)
+    waiting = waits([each for each in operations if each.state == OperationState.NOT_STARTED])
     return [
-        Known(each, attempts[each.order_id], evidence[each.order_id], holders.get(each.order_id))
+        Known(
+            each,
+            attempts[each.order_id],
+            evidence[each.order_id],
+            holders.get(each.order_id),
+            waiting.get(each.order_id),
+        )
         for each in operations
     ]
 
@@ -200,8 +207,11 @@ def _holder(holding: Any, references: Mapping[int, str]) -> Holder:
 
 
 def newest_of_case(tenant_id: UUID, case_id: int) -> Known | None:
-    """The case's newest operation, if an approval has ever written one."""
-    newest = of_tenant(tenant_id).filter(order__subject=case_id).order_by("-order_id").first()
+    """The case's operation that may act or has acted, else its newest, if an approval has ever written one."""
+    its = of_tenant(tenant_id).filter(order__subject=case_id).annotate(failed=FAILED)
+    newest = its.order_by(
+        "failed", "-order_id"
+    ).first()  # a correction makes an older one the one that happened
     return known([newest])[0] if newest else None
 
 

@@ -76,6 +76,12 @@ class Filter:
     value: str
     options: list[dict[str, str]] = field(default_factory=list)
 
+    @property
+    def chosen(self) -> str:
+        """The value as the filter shows it."""
+        labels = {each["value"]: each["label"] for each in self.options}
+        return labels.get(self.value, self.value)
+
 
 def choice(query: Query, name: str, label: str, among: Sequence[str]) -> Filter:
     """A filter by one of the names; a value that is none of them stays visible, since it filters everything out."""
@@ -85,7 +91,7 @@ def choice(query: Query, name: str, label: str, among: Sequence[str]) -> Filter:
 
 def in_words(filters: Sequence[Filter]) -> str:
     """The filters that are on: ``the tool “refund” and the agent “refund-agent”``."""
-    return " and ".join(f"the {each.label.lower()} “{each.value}”" for each in filters if each.value)
+    return " and ".join(f"the {each.label.lower()} “{each.chosen}”" for each in filters if each.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +121,8 @@ def cut(rows: QuerySet[M], query: Query, *, total: int) -> tuple[list[M], Page]:
 
 def _page(number: int) -> str:
     return str(number) if number > 1 else ""
+
+
+def cursor(text: str) -> int | None:
+    """The number of the row after which a list goes on; None: from its beginning."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -5,16 +5,18 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from approvals import representations, votes
+from approvals import votes
 from approvals.console import lanes, signatures
 from approvals.console.answers import Circumstances, is_it_safe, what_is_known, what_is_missing
 from approvals.console.entrance import Visitor, page
-from approvals.console.history import control_in_words, source_in_words
+from approvals.console.history import control_in_words
 from approvals.console.known import Known, known, of_tenant
+from approvals.console.sources import source_in_words
 from approvals.console.trace import trace
 from approvals.models import Case, Proposal
 from approvals.states import CaseState
-from ledger import clock, findings
+from ledger import clock, findings, halts
+from ledger.guarantees import guarantee
 from ledger.models import ControlEvent, Operation
 
 _MOST_EVENTS = 50
@@ -39,7 +41,13 @@ def _visible(visitor: Visitor, name: str) -> Operation:
 
 def _context(shown: Known, case: Case) -> dict[str, Any]:
     order, now = shown.operation.order, clock.now()
-    here = Circumstances(shown, now, standing=_approval_stands(shown, case))
+    stood = halts.standstill([order.tenant_id])
+    here = Circumstances(
+        shown,
+        now,
+        standing=_approval_stands(shown, case),
+        still=stood.reason(tenant_id=order.tenant_id, tool_id=shown.operation.tool_id) is not None,
+    )
     signs = signatures.approvals_of(case, order.approved_revision)
     approvers = signatures.in_a_row([each.name for each in signs if each.kind == "signed"])
     return {
@@ -51,7 +59,7 @@ def _context(shown: Known, case: Case) -> dict[str, Any]:
         "safe": is_it_safe(here),
         "missing": what_is_missing(here),
         "signs": signs,
-        "guarantee": representations.guarantee(order.tool_version),
+        "guarantee": guarantee(order.tool_version),
         "lanes": lanes.draw(shown, now),
         "trace": trace(shown, approvers=approvers, now=now),
         "events": _events(shown),
