@@ -11,10 +11,11 @@ UV ?= uv
 RUN := .venv/bin/python
 BASE := requirements/base.txt
 DEV := requirements/dev.txt
-# pytest-xdist: neighbours stay together, and share a browser, until one process has nothing left to do.
-TEST_OPTIONS ?= -n logical --maxprocesses 4 --dist worksteal
+# pytest-xdist: neighbours stay together, and share a browser, until one process has nothing left to do. One process more
+# than there are processors, since many tests wait for a worker's lease or a sink.
+TEST_OPTIONS ?= -n $$($(RUN) -c 'import os; print(min((os.cpu_count() or 1) + 1, 6))') --dist worksteal
 
-.PHONY: help demo example test check format docs lock reset clean always
+.PHONY: help demo example test evidence check format docs lock reset clean always
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s%s\n", $$1, $$2 }' Makefile
@@ -28,6 +29,9 @@ example: .venv/base ## play one case from proposal to receipt, with a crash in b
 test: .venv/dev ## run all tests against a PostgreSQL, workers and a browser of their own
 	@sh tests/install_chromium.sh
 	$(RUN) -m pytest $(TEST_OPTIONS) $(ARGS)
+
+evidence: .venv/dev ## kill, pause and repeat real workers at every sink, count the effects, and judge (a quarter of an hour)
+	@$(RUN) -m tests.evidence $(ARGS)
 
 # Nothing below connects anywhere: the names are those of a production that does not exist.
 check: export SECRET_KEY = for-checks-only-0123456789-abcdefghijklmnopqrstuvwxyz-0123456789

@@ -1,5 +1,6 @@
 """JSON Schema 2020-12 as we use it: strict types, whole patterns, no document from elsewhere, a fault per member."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import referencing
-from jsonschema.exceptions import ValidationError
+from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import extend
 
 _MOST_NAME = 100
@@ -31,6 +32,18 @@ def validator(schema: Mapping[str, Any]) -> Any:
     return _Validator(
         schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER, registry=referencing.Registry()
     )
+
+
+def fault_of_schema(schema: str) -> str | None:
+    """What is wrong with the text as a JSON Schema of an object's members, or None."""
+    content = json.loads(schema)
+    if not isinstance(content, dict) or content.get("type") != "object":
+        return "It must describe an object."
+    try:
+        jsonschema.Draft202012Validator.check_schema(content)
+    except SchemaError as error:
+        return f"{'/'.join(map(str, error.absolute_path)) or 'It'} is no JSON Schema 2020-12: {error.message[:200]}"
+    return None
 
 
 def faults(checked_by: Any, instance: object, *under: str) -> list[Fault]:

@@ -85,7 +85,7 @@ class Mail:
 
     def _write_down(self, recipient: str, message: bytes) -> None:
         read = message_from_bytes(message, policy=policy.default)
-        headers = {name: str(read.get(name, "")) for name in ("message-id", "subject", "from", "to")}
+        headers = {name: str(read.get(name, "")).strip() for name in ("message-id", "subject", "from", "to")}
         body = read.get_body(("plain",))
         text = body.get_content() if body is not None else ""
         key = headers["message-id"].strip("<>").partition("@")[0] or None

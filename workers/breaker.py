@@ -38,6 +38,8 @@ class Breaker:
                 log.warning("the breaker of %s could not be opened", grant.tool, exc_info=True)
 
     def _watch(self, grant: Grant, report: Report) -> None:
+        if report.outcome == AttemptOutcome.NOT_SENT and report.lookups:
+            return  # the sink has answered a look-up: something else kept the request back, such as a halt
         if report.outcome not in _IN_A_ROW:
             for outcome in _IN_A_ROW:
                 self._in_a_row.pop((grant.tool_id, outcome), None)

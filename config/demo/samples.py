@@ -12,12 +12,15 @@ from approvals.models import Case
 from approvals.proposals import Content
 from approvals.states import Verdict
 from approvals.tags import tag_of
+from config.demo import seed
 from config.demo.seed import Organisation
 
 
 def add(to: Organisation) -> None:
     """Proposes the sample cases through the same functions the API calls; the workers carry out the approved ones."""
+    seed.add_further_tools(to)
     _executed(to)
+    _other_tools(to)
     _propose(
         to, "1851", "refund", "order:90771", _refund("ch_1851", 18_90, "EUR"), "Wrong size, returned unworn."
     )
@@ -37,6 +40,34 @@ def add(to: Organisation) -> None:
     )
 
 
+def _other_tools(to: Organisation) -> None:
+    """One approved case for each of the other enforcement classes, and one whose answer is lost."""
+    invoice = {"invoice": "R-2026-117", "amount_minor": 740_00, "currency": "EUR"}
+    notice = {"subject": "Your parcel is late", "text": "It left our stock today. Sorry for the delay."}
+    lost = {"subject": "Your refund is on its way", "text": "It takes three to five days."}
+    _order_fault("hang_after_commit", charge="luca@customer.example", kind="mail")
+    for reference, action, target, parameters in (
+        ("1860", "pay_invoice", "supplier:nordisk-emballage", invoice),
+        ("1861", "set_config", "config:returns.window", {"value": "45 days"}),
+        ("1862", "send_notice", "kim@customer.example", notice),
+        ("1863", "send_notice", "luca@customer.example", lost),
+    ):
+        facts = proposals.facts(reference=reference, action=action, target=target, step=1)
+        content = Content(parameters=parameters, expects={}, rationale="Asked for by the shop's team.")
+        _approve(to, cases.propose(actor=agent_actor(to.agent), facts=facts, content=content).case)
+
+
+def _approve(to: Organisation, case: Case) -> None:
+    word = Word(Verdict.APPROVE, case.proposal.digest)
+    reviewer = person_actor(to.people["reviewer"].member)
+    decisions.decide(actor=reviewer, case_id=case.pk, seen=tag_of(case), word=word)
+
+
+def _order_fault(fault: str, **fields: Any) -> None:
+    order = {"fault": fault, **fields}
+    httpx.post(f"{settings.SANDBOX_URL}/_sandbox/faults", json=order).raise_for_status()
+
+
 def _executed(to: Organisation) -> None:
     """Three approved ones: the provider confirms the first, declines the second, and leaves us without an answer."""
     for reference, amount_minor, fault in (
@@ -46,15 +77,14 @@ def _executed(to: Organisation) -> None:
     ):
         charge = f"ch_{reference}"
         if fault:
-            order = {"fault": fault, "charge": charge}
-            httpx.post(f"{settings.SANDBOX_URL}/_sandbox/faults", json=order).raise_for_status()
+            _order_fault(fault, charge=charge)
         target = f"order:90{reference[1:]}"
-        case = _propose(
-            to, reference, "refund", target, _refund(charge, amount_minor, "EUR"), "Returned unworn."
+        _approve(
+            to,
+            _propose(
+                to, reference, "refund", target, _refund(charge, amount_minor, "EUR"), "Returned unworn."
+            ),
         )
-        word = Word(Verdict.APPROVE, case.proposal.digest)
-        reviewer = person_actor(to.people["reviewer"].member)
-        decisions.decide(actor=reviewer, case_id=case.pk, seen=tag_of(case), word=word)
 
 
 def _changed_after_a_vote(to: Organisation) -> None:

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from accounts import keys
 from accounts.models import Agent, Member, Role, Tenant, User
 from approvals.models import Policy
+from ledger import tool_versions
 from ledger.models import Tool, ToolVersion
 from ledger.states import EnforcementClass
+from workers.connectors.wire import host_of
 
 REFUND: dict[str, Any] = {
     "title": "Refund",
@@ -35,6 +38,10 @@ REFUND: dict[str, Any] = {
     "currency_field": "currency",
     "value_limits": {"EUR": 500_000, "GBP": 500_000, "USD": 500_000, "JPY": 800_000},
     "key_window": timedelta(hours=24),
+    "probe_target": {
+        "facts": {"target": "order:probe"},
+        "parameters": {"payment": "ch_probe_{nonce}", "amount_minor": 100, "currency": "EUR"},
+    },
 }
 """Refunds through Stripe's API: a key is kept for at least 24 hours (Stripe, Idempotent requests)."""
 
@@ -57,8 +64,110 @@ LEDGER_REFUND: dict[str, Any] = {
         "required": ["amount_minor", "currency"],
     },
     "key_window": None,
+    "probe_target": {
+        "facts": {"target": "order:probe"},
+        "parameters": {"amount_minor": 100, "currency": "EUR"},
+    },
 }
 """Refunds booked in a database of one's own, behind its own fence."""
+
+_INVOICE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "invoice": {"type": "string", "pattern": "^[A-Z0-9-]{1,40}$"},
+        "amount_minor": {"type": "integer", "minimum": 1, "maximum": 100_000_000},
+        "currency": {"type": "string", "pattern": "^[A-Z]{3}$"},
+    },
+    "required": ["invoice", "amount_minor", "currency"],
+    "additionalProperties": False,
+}
+_NOTICE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "subject": {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[^\\r\\n]*$"},
+        "text": {"type": "string", "minLength": 1, "maxLength": 2000},
+    },
+    "required": ["subject", "text"],
+    "additionalProperties": False,
+}
+_SETTING: dict[str, Any] = {
+    "type": "object",
+    "properties": {"value": {"type": "string", "maxLength": 200}},
+    "required": ["value"],
+    "additionalProperties": False,
+}
+TOKEN = "SINK_SANDBOX_TOKEN"  # noqa: S105  the name of one
+PROBE_TOKEN = "SINK_SANDBOX_PROBE_TOKEN"  # noqa: S105  the name of one
+
+
+def further_tools(url: str, mail_port: int) -> dict[str, dict[str, Any]]:
+    """{name: version} of tools for the sandbox's other services, at these addresses."""
+    return {
+        "pay_invoice": {
+            "title": "Pay a supplier's invoice",
+            "schema": _INVOICE,
+            "sentence": "Pay {amount} to {target} for invoice {invoice}",
+            "enforcement": EnforcementClass.NATURAL_REFERENCE,
+            "connector": "supplier_invoices",
+            "sink": host_of(url),
+            "sink_settings": {"url": url, "token_env": TOKEN},
+            "order": {
+                "supplier": "{target}",
+                "invoice": "{invoice}",
+                "amount": "{amount_minor}",
+                "currency": "{currency}",
+            },
+            "amount_field": "amount_minor",
+            "currency_field": "currency",
+            "value_limits": {"EUR": 1_000_000},
+            "settle_time": timedelta(seconds=5),
+            "probe_target": {
+                "facts": {"target": "supplier:probe"},
+                "parameters": {"invoice": "PROBE-{nonce}", "amount_minor": 100, "currency": "EUR"},
+                "sink_settings": {"token_env": PROBE_TOKEN},
+            },
+        },
+        "send_notice": {
+            "title": "Notice by mail",
+            "schema": _NOTICE,
+            "sentence": "Send “{subject}” to {target}",
+            "resource": "mail:{target}:{reference}:{step}",
+            "enforcement": EnforcementClass.NONE,
+            "connector": "smtp_mail",
+            "sink": f"127.0.0.1:{mail_port}",
+            "sink_settings": {
+                "host": "127.0.0.1",
+                "port": mail_port,
+                "from": "Halden Retail demo <notices@halden.demo.example>",
+                "security": "none",
+            },
+            "order": {"to": "{target}", "subject": "{subject}", "text": "{text}"},
+        },
+        "set_config": {
+            "title": "Change a setting",
+            "schema": _SETTING,
+            "sentence": "Set {target} to {value}",
+            "enforcement": EnforcementClass.PROVIDER_KEY,
+            "connector": "http_action",
+            "sink": host_of(url),
+            "sink_settings": {
+                "url": f"{url}/actions",
+                "look_up": {"url": f"{url}/actions?key={{key}}"},
+                "token_env": TOKEN,
+                "compare": {"/value": "/value"},
+                "answers": {"409": "in_progress"},
+            },
+            "order": {"target": "{target}", "value": "{value}"},
+            "key_window": timedelta(hours=24),
+            "probe_target": {
+                "facts": {"target": "config:probe-{nonce}"},
+                "parameters": {"value": "on"},
+                "other": {"value": "off"},
+                "sink_settings": {"token_env": PROBE_TOKEN},
+            },
+        },
+    }
+
 
 PASSWORD_BYTES = 12
 
@@ -111,6 +220,12 @@ def _person(tenant: Tenant, handle: str, label: str) -> Person:
     return Person(Member.objects.create(tenant=tenant, user=user, roles=[role]), email, password)
 
 
+def add_further_tools(to: Organisation) -> None:
+    """Tools of the other enforcement classes, at the sandbox's own services."""
+    for name, version in further_tools(settings.SANDBOX_URL, settings.SANDBOX_PORT + 1).items():
+        tool(to.tenant, name, version)
+
+
 def tool(
     tenant: Tenant,
     name: str,
@@ -130,4 +245,4 @@ def tool(
         approvals_required=approvals_required,
         expires_after=expires_after,
     )
-    return ToolVersion.objects.create(tool=made, number=1, **version)
+    return tool_versions.publish(tool=made, fields=version)

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from config.demo import seed
 from config.embedded import ports, postgres
 from config.embedded.processes import Program
 from config.embedded.supervisor import Supervisor
@@ -27,6 +28,9 @@ TIMES = {
     "COUNTERSIGN_DATABASE_TIMEOUT": "2",
 }
 
+# What the sandbox's services take for a key; secrets of real sinks come from the environment by such names, too.
+TOKENS = {seed.TOKEN: "sk_sandbox_demo", seed.PROBE_TOKEN: "sk_test_probe"}
+
 
 @contextmanager
 def running() -> Iterator[Supervisor]:
@@ -39,6 +43,7 @@ def running() -> Iterator[Supervisor]:
     with Supervisor(directory) as supervisor:
         ports.require_free_port(settings.WEB_PORT, variable="WEB_PORT")
         ports.require_free_port(settings.SANDBOX_PORT, variable="SANDBOX_PORT")
+        ports.require_free_port(settings.SANDBOX_PORT + 1, variable="SANDBOX_PORT")  # its mail
         server = postgres.Server(directory / "postgres")
         supervisor.start(server.program(), sandbox(directory))
         server.create_database("countersign")
@@ -66,6 +71,8 @@ def sandbox(directory: Path) -> Program:
             "sandbox",
             "--port",
             str(settings.SANDBOX_PORT),
+            "--mail-port",
+            str(settings.SANDBOX_PORT + 1),
             "--database",
             str(directory / "sandbox.sqlite3"),
         ),
@@ -140,7 +147,13 @@ def beat(directory: Path) -> Program:
 
 def environment() -> dict[str, str]:
     """What the demo's programs are told beyond our own environment. Never a key of Stripe's: a demo moves no money."""
-    return {**TIMES, "STRIPE_API_KEY": "", "PYTHONUNBUFFERED": "1", "VAR_DIR": str(settings.VAR_DIR)}
+    return {
+        **TIMES,
+        **TOKENS,
+        "STRIPE_API_KEY": "",
+        "PYTHONUNBUFFERED": "1",
+        "VAR_DIR": str(settings.VAR_DIR),
+    }
 
 
 def _python(*arguments: str) -> list[str]:

@@ -113,7 +113,8 @@ def test_the_demo_plays_the_example_serves_the_console_and_leaves_nothing_behind
         assert "Sign in" in httpx.get(f"{handles['base_url']}/", follow_redirects=True).text
         own, other = (_cases(handles, key) for key in ("agent_key", "second_tenant_agent_key"))
         assert {each["reference"] for each in own} == {
-            *("1836", "1837", "1838", "1839", "1844", "1851", "1852", "1855")
+            *("1836", "1837", "1838", "1839", "1844", "1851", "1852", "1855"),
+            *("1860", "1861", "1862", "1863"),
         }
         assert other == []
 

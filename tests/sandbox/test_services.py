@@ -1,15 +1,18 @@
 """The other services of the sandbox: supplier payments, actions, mail; each as a caller meets it on the wire."""
 
+import json
 import smtplib
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.sandbox.conftest import SandboxProcess
+from tests.sandbox.conftest import SandboxProcess, eventually
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,33 @@ def test_a_mail_is_taken_down_at_its_final_dot(services: SandboxProcess, name: s
     (effect,) = services.effects(charge=to)
     assert (effect["kind"], effect["idempotency_key"]) == ("mail", name)
     assert effect["parameters"]["text"].splitlines() == [".dot", "..dots"]
+
+
+def test_events_go_where_they_are_told_and_a_fault_can_lose_them(
+    services: SandboxProcess, charge: str, name: str
+) -> None:
+    arrived: list[bytes] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            arrived.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Listener) as server:
+        Thread(target=server.serve_forever).start()
+        place = {"url": f"http://127.0.0.1:{server.server_port}/", "secret": "whsec_test"}
+        services.http.post("/_sandbox/events", json=place).raise_for_status()
+        services.order_fault("event_lost", charge=name)
+        services.create(charge=name)
+        services.create(charge=charge)
+        eventually(lambda: len(arrived) == 2)
+        services.http.post("/_sandbox/events", json={"url": "", "secret": ""}).raise_for_status()
+        server.shutdown()
+    assert {json.loads(each)["data"]["object"]["charge"] for each in arrived} == {charge}
 
 
 def test_without_keys_and_references_everything_happens_twice(

@@ -19,10 +19,9 @@ from email import policy
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.utils import format_datetime, parseaddr
+from email.utils import formatdate, parseaddr
 from typing import Any
 
-from ledger import clock
 from ledger.claims import Grant
 from workers.connectors.answers import Answer, Busy, Found, NotSent, Receipt, Refused, Uncertain
 from workers.connectors.deadlines import cut_at
@@ -30,6 +29,8 @@ from workers.connectors.wire import BadSetting, secret
 
 _SECURITY = ("starttls", "tls", "none")
 _AT_HOME = ("127.0.0.1", "::1", "localhost")
+_UNFOLDED = policy.SMTP.clone(max_line_length=200)
+"""A Message-ID that is folded is not found again by every program on the way."""
 _CLOSING = 421
 """The server is going away: said after the final dot, it leaves open whether it took the mail along."""
 
@@ -68,14 +69,21 @@ def message_id(grant: Grant) -> str:
 def _message(grant: Grant) -> EmailMessage:
     """The mail; a line break in an address or the subject is an error, not a header of its own."""
     order = json.loads(grant.body)
-    message = EmailMessage(policy=policy.SMTP)
+    message = EmailMessage(policy=_UNFOLDED)
     message["From"] = str(grant.sink_settings["from"])
-    message["To"] = Address(addr_spec=_ascii(order["to"]))
-    message["Subject"] = order["subject"]
+    message["To"] = Address(addr_spec=_ascii(_text(order, "to")))
+    message["Subject"] = _text(order, "subject")
     message["Message-ID"] = message_id(grant)
-    message["Date"] = format_datetime(clock.now())
-    message.set_content(order["text"])
+    message["Date"] = formatdate()
+    message.set_content(_text(order, "text"))
     return message
+
+
+def _text(order: Mapping[str, Any], name: str) -> str:
+    text = order[name]
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is a text.")
+    return text
 
 
 def _ascii(address: str) -> str:

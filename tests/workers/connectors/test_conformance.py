@@ -205,7 +205,7 @@ HOSTILE = {
 
 
 @contextmanager
-def answering(said: bytes) -> Iterator[int]:
+def answering(said: bytes, *, listens_first: bool = True) -> Iterator[int]:
     """A server that says this to everyone, and closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -217,7 +217,8 @@ def answering(said: bytes) -> Iterator[int]:
                     return
                 with client:
                     try:
-                        client.recv(65_536)
+                        if listens_first:
+                            client.recv(65_536)
                         client.sendall(said)
                         client.shutdown(socket.SHUT_WR)
                     except OSError:
