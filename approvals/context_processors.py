@@ -37,9 +37,21 @@ ENTRIES = (
         Entry("tools", "Write tools", "wrench"),
         Entry("budgets", "Budgets", "wallet"),
         Entry("halts", "Halts", "octagon-pause"),
+        Entry("evidence", "Release evidence", "shield-check"),
     ),
 )
-_SECTIONS = {"tool": "tools", "decisions-made": "metrics", "halt": "halts", "make-budget": "budgets"}
+_SECTIONS = {
+    "tool": "tools",
+    "decisions-made": "metrics",
+    "halt": "halts",
+    "make-budget": "budgets",
+    "resolve": "reconcile",
+    "look-up": "reconcile",
+    "stop": "reconcile",
+    "compensate": "reconcile",
+    "close-finding": "reconcile",
+    "mute-finding": "reconcile",
+}
 """Addresses that belong to the entry of another name."""
 
 

@@ -168,16 +168,6 @@ def _last_word(here: Circumstances) -> str:
     return f"{said}{note}" if note.endswith((".", "!", "?")) else f"{said}{note}."
 
 
-def what_is_missing(here: Circumstances) -> str:
-    """Said of an unknown outcome that a person may have to settle: that there is no page for it yet."""
-    if here.set_aside:
-        return ""
-    by_itself = here.known.operation.order.tool_version.enforcement == EnforcementClass.OWNED_WRITE
-    if by_itself or what_is_known(here).short != _NOT_KNOWN:
-        return ""
-    return f"This version cannot record a person’s word yet; the sink is asked again {_next(here)}."
-
-
 # Is it safe to send again?
 
 

@@ -72,7 +72,11 @@ def _page_of_form(request: HttpRequest) -> str:
     return reverse(of_list) if of_list else f"{request.path.rstrip('/').rpartition('/')[0]}/"
 
 
-_PAGE_OF_FORM = {"halt": "halts", "resume": "halts", "make-budget": "budgets", "close-budget": "budgets"}
+_PAGE_OF_FORM = {
+    **dict.fromkeys(("halt", "resume"), "halts"),
+    **dict.fromkeys(("make-budget", "close-budget"), "budgets"),
+    **dict.fromkeys(("look-up", "stop", "compensate", "close-finding", "mute-finding"), "reconcile"),
+}
 
 
 def _door(

@@ -15,8 +15,8 @@ from approvals.console.sources import source_in_words, worker_named
 from approvals.models import Case, Revision
 from approvals.states import Act, Verdict
 from approvals.templatetags.states import words
-from ledger.models import ControlEvent, Finding
-from ledger.states import AttemptOutcome, ControlEventKind, FindingKind
+from ledger.models import Attestation, ControlEvent, Finding
+from ledger.states import AttemptOutcome, AttestedOutcome, ControlEventKind, FindingKind
 
 _MOST_EVENTS = 50
 """Control events told in one story; a flood of replays must not drown it. The newest are told."""
@@ -46,6 +46,7 @@ def story(
         *_revisions(revisions),
         *_votes(votes, revisions),
         *_operations(operations),
+        *_words(operations),
         *_findings(case),
         *_controls(case.tenant_id, case.pk),
     ]
@@ -75,6 +76,7 @@ _DID: Mapping[str, str] = {
     Act.EXECUTED: "recorded that it happened",
     Act.FAILED: "recorded that it did not happen",
     Act.LOST_SIGHT: "recorded that the outcome is not known",
+    Act.CORRECTED: "found at the sink that it has happened after all",
 }
 
 
@@ -143,6 +145,18 @@ def _operations(operations: Sequence[Known]) -> Iterator[Event]:
                 f"reported “{words(late.outcome)}” under token {late.token}, too late; it is kept as evidence"
             )
             yield Event(late.recorded_at, worker_named(late.worker), refused)
+
+
+def _words(operations: Sequence[Known]) -> Iterator[Event]:
+    """What people said of an outcome without settling it; a word that settled it is told as its revision."""
+    rows = Attestation.objects.filter(operation__in=[each.id for each in operations], token=None)
+    for each in rows.order_by("pk"):
+        reference = f", reference {each.reference}" if each.reference else ""
+        is_open = each.testimony == AttestedOutcome.STILL_UNKNOWN
+        waits = "" if is_open else "; it settles nothing until a second person says the same"
+        yield Event(
+            each.at, each.name, f"said: {words(each.testimony)}{reference}{waits}", reason=each.evidence
+        )
 
 
 def _findings(case: Case) -> Iterator[Event]:

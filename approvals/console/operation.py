@@ -7,17 +7,19 @@ from django.shortcuts import render
 
 from approvals import votes
 from approvals.console import lanes, signatures
-from approvals.console.answers import Circumstances, is_it_safe, what_is_known, what_is_missing
+from approvals.console.answers import Circumstances, is_it_safe, what_is_known
 from approvals.console.entrance import Visitor, page
 from approvals.console.history import control_in_words
 from approvals.console.known import Known, known, of_tenant
 from approvals.console.sources import source_in_words
 from approvals.console.trace import trace
+from approvals.console.unsettled import attested_by
 from approvals.models import Case, Proposal
 from approvals.states import CaseState
 from ledger import clock, findings, halts
 from ledger.guarantees import guarantee
 from ledger.models import ControlEvent, Operation
+from ledger.states import UNRESOLVED
 
 _MOST_EVENTS = 50
 
@@ -40,14 +42,8 @@ def _visible(visitor: Visitor, name: str) -> Operation:
 
 
 def _context(shown: Known, case: Case) -> dict[str, Any]:
-    order, now = shown.operation.order, clock.now()
-    stood = halts.standstill([order.tenant_id])
-    here = Circumstances(
-        shown,
-        now,
-        standing=_approval_stands(shown, case),
-        still=stood.reason(tenant_id=order.tenant_id, tool_id=shown.operation.tool_id) is not None,
-    )
+    order = shown.operation.order
+    here, words = circumstances(shown, case), list(shown.operation.attestations.order_by("pk"))
     signs = signatures.approvals_of(case, order.approved_revision)
     approvers = signatures.in_a_row([each.name for each in signs if each.kind == "signed"])
     return {
@@ -57,13 +53,26 @@ def _context(shown: Known, case: Case) -> dict[str, Any]:
         "approved": _approved(case, order.approved_revision),
         "answer": what_is_known(here),
         "safe": is_it_safe(here),
-        "missing": what_is_missing(here),
+        "attested_by": attested_by(words),
+        "for_a_person": shown.state in UNRESOLVED and not here.held,
         "signs": signs,
         "guarantee": guarantee(order.tool_version),
-        "lanes": lanes.draw(shown, now),
-        "trace": trace(shown, approvers=approvers, now=now),
+        "lanes": lanes.draw(shown, here.now),
+        "trace": trace(shown, approvers=approvers, now=here.now, words=words),
         "events": _events(shown),
     }
+
+
+def circumstances(shown: Known, case: Case) -> Circumstances:
+    """What the answers about an operation of this case are computed from, as it is now."""
+    order = shown.operation.order
+    stood = halts.standstill([order.tenant_id])
+    return Circumstances(
+        shown,
+        clock.now(),
+        standing=_approval_stands(shown, case),
+        still=stood.reason(tenant_id=order.tenant_id, tool_id=shown.operation.tool_id) is not None,
+    )
 
 
 def _approval_stands(shown: Known, case: Case) -> bool:

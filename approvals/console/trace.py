@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from approvals.console.known import Known
-from approvals.templatetags.states import words
+from approvals.templatetags.states import words as in_plain_words
 from approvals.templatetags.times import span
-from ledger.models import Attempt, Evidence
-from ledger.states import AttemptOutcome, OperationState
+from ledger.models import Attempt, Attestation, Evidence
+from ledger.states import AttemptOutcome, AttestedOutcome, OperationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Step:
     lane: str = "a"
 
 
-def trace(known: Known, *, approvers: str, now: datetime) -> list[Step]:
-    """The steps from the approval to what is known now."""
+def trace(known: Known, *, approvers: str, now: datetime, words: Sequence[Attestation] = ()) -> list[Step]:
+    """The steps from the approval to what is known now. ``words``: what people have said of its outcome."""
     order = known.operation.order
     zero = known.started_at or order.created_at
     steps = [
@@ -39,12 +39,12 @@ def trace(known: Known, *, approvers: str, now: datetime) -> list[Step]:
             "The operation was written with it: not started.",
         )
     ]
-    told = sorted(_happenings(known, now), key=lambda each: (each.at, each.rank))
+    told = sorted(chain(_happenings(known, now), map(_said, words)), key=lambda each: (each.at, each.rank))
     steps += _drawn(told, zero)
     if known.state == OperationState.FAILED_BEFORE_COMMIT and not known.attempts:
         ended = known.operation.settled_at
         assert ended is not None
-        reason = words(known.operation.reason or "")
+        reason = in_plain_words(known.operation.reason or "")
         steps.append(
             Step(ended, elapsed(ended - zero), f"Ended before it began: {reason}", mark=str(known.state))
         )
@@ -53,7 +53,10 @@ def trace(known: Known, *, approvers: str, now: datetime) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class _Happening:
-    """What happens in one lane: it begins, ends, falls silent, is taken from, or is refused at the fence."""
+    """What happens in one lane: it begins, ends, falls silent, is taken from, or is refused at the fence.
+
+    Without a ``rail`` it is beside the lanes: a person's word.
+    """
 
     at: datetime
     rank: int
@@ -96,7 +99,7 @@ def _begins(attempt: Attempt, lane: str) -> _Happening:
 
 def _ends(attempt: Attempt, lane: str) -> _Happening:
     assert attempt.ended_at is not None
-    said = f"Reported: {words(attempt.outcome)}"
+    said = f"Reported: {in_plain_words(attempt.outcome)}"
     tried = (
         "sent once" if attempt.sent else "sent nothing" if attempt.sent is False else "never said if it sent"
     )
@@ -137,21 +140,38 @@ def _refused(late: Evidence, known: Known, lane: str) -> _Happening:
         late.recorded_at,
         "",
         f"{late.worker}’s late report was refused: token {late.token} is older than {known.operation.token}",
-        f"It said {words(late.outcome)}{reference}. Kept as evidence, not as the outcome.",
+        f"It said {in_plain_words(late.outcome)}{reference}. Kept as evidence, not as the outcome.",
         mark="fence",
         lane=lane,
     )
     return _Happening(late.recorded_at, 3, lane, "fence", step)
 
 
+def _said(word: Attestation) -> _Happening:
+    reference = f", reference {word.reference}" if word.reference else ""
+    waits = word.token is None and word.testimony != AttestedOutcome.STILL_UNKNOWN
+    waiting = " It waited for a second person." if waits else ""
+    mark = _MARKS_OF_WORDS[word.testimony] if word.token is not None else "dot"
+    said = f"{word.name} said: {in_plain_words(word.testimony)}{reference}"
+    return _Happening(word.at, 4, "a", "", Step(word.at, "", said, f"{word.evidence}{waiting}", mark=mark))
+
+
+_MARKS_OF_WORDS: dict[str, str] = {
+    AttestedOutcome.HAPPENED: str(OperationState.COMMITTED),
+    AttestedOutcome.DID_NOT_HAPPEN: str(OperationState.FAILED_BEFORE_COMMIT),
+}
+
+
 def _drawn(told: Sequence[_Happening], zero: datetime) -> Iterator[Step]:
     """The happenings as rows, each with the state of both lanes beside it."""
     rails = {"a": "", "b": ""}
     for each in told:
-        rails[each.lane] = "lost" if each.rail in ("lost", "gone") else each.rail
+        if each.rail:  # a person's word changes no worker's lane
+            rails[each.lane] = "lost" if each.rail in ("lost", "gone") else each.rail
         plus = each.step.plus if each.step.gap else elapsed(each.at - zero)
         yield replace(each.step, plus=plus, a=rails["a"], b=rails["b"])
-        rails[each.lane] = _AFTER[each.rail]
+        if each.rail:
+            rails[each.lane] = _AFTER[each.rail]
 
 
 _AFTER = {"from": "on", "to": "", "lost": "lost", "gone": "", "fence": ""}
