@@ -20,6 +20,7 @@ from approvals.errors import (
     NotPermitted,
     Refusal,
     StateForbids,
+    UndoneAlready,
     VersionConflict,
 )
 from approvals.models import Case, Revision
@@ -284,6 +285,10 @@ def counted(actor: Actor) -> Iterator[None]:
     """Counts a refusal about a case in a transaction of its own, after the refused one has rolled back."""
     try:
         yield
+    except IntegrityError as error:
+        if "one_live_compensation_per_effect" not in str(error):
+            raise
+        raise UndoneAlready from error
     except Refusal as refusal:
         if refusal.case is not None:
             control_events.record(

@@ -71,6 +71,10 @@ class NotPossibleYet(Illegal):
         self.until = until
 
 
+class UndoneAlready(Illegal):
+    """Another case undoes this effect already. Go on with that one, or see it ended first."""
+
+
 class NotCompensable(Illegal):
     """Only a proven effect can be undone. Settle the operation first, or look at why it did not happen."""
 

@@ -19,7 +19,8 @@ class Grant:
 
     ``since_sent`` counts from the grant of the latest attempt that may have been sent; ``earlier_keys`` are those of
     older operations of the same action, which failed: their effects are looked for before this one is first sent.
-    ``sink_version`` is what the proposal expects the sink's own record to be at, for its If-Match.
+    ``sink_version`` is what the proposal expects the sink's own record to be at, for its If-Match. ``lapsed``: the
+    approval no longer stands, and that is why nothing may be sent; not a halt, nor a finding, which both end.
     """
 
     order_id: int
@@ -46,6 +47,7 @@ class Grant:
     tool_id: int = 0
     earlier_keys: tuple[str, ...] = ()
     sink_version: str | None = None
+    lapsed: bool = False
 
 
 class GrantLive(Exception):
@@ -55,10 +57,17 @@ class GrantLive(Exception):
         super().__init__(self.__doc__)
 
 
-def grant(picked: Sequence[Picked], *, worker: str, lease: float, standing: set[int]) -> list[Grant]:
+def grant(
+    picked: Sequence[Picked],
+    *,
+    worker: str,
+    lease: float,
+    standing: Collection[int],
+    lapsed: Collection[int] = (),
+) -> list[Grant]:
     """Gives each picked operation a fresh token, a lease of so many seconds and an attempt.
 
-    ``standing`` names the orders whose approval still stands: only these may be sent.
+    ``standing`` names the orders that may be sent, ``lapsed`` those whose approval no longer stands.
     """
     if not picked:
         return []
@@ -69,10 +78,13 @@ def grant(picked: Sequence[Picked], *, worker: str, lease: float, standing: set[
     granted = {row.order_id: row for row in rows}
     if granted.keys() != set(orders):
         raise RuntimeError(f"{len(orders)} operations were locked for a grant, {len(granted)} were granted.")
-    return [_grant(each, granted[each.order_id], each.order_id in standing) for each in picked]
+    return [
+        _grant(each, granted[each.order_id], each.order_id in standing, each.order_id in lapsed)
+        for each in picked
+    ]
 
 
-def _grant(picked: Picked, row: Any, standing: bool) -> Grant:
+def _grant(picked: Picked, row: Any, standing: bool, lapsed: bool) -> Grant:
     version, history = picked.version, picked.history
     return Grant(
         order_id=picked.order_id,
@@ -99,6 +111,7 @@ def _grant(picked: Picked, row: Any, standing: bool) -> Grant:
         since_sent=history.last_sent,
         earlier_keys=picked.earlier_keys,
         sink_version=picked.sink_version,
+        lapsed=lapsed,
     )
 
 

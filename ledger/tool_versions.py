@@ -57,6 +57,9 @@ def _broken_schema(schema: str) -> str | None:
 
 
 def _unknown_names(version: ToolVersion) -> Iterator[str]:
+    """Names that no parameter can have; a schema that is open lets an agent send any."""
+    if version.schema.get("additionalProperties", True) is not False:
+        return
     known = {*version.schema.get("properties", {}), *_FACTS}
     for field in ("amount_field", "currency_field"):
         name = getattr(version, field)

@@ -152,7 +152,13 @@ def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
             if each.order_id in standing and not still.reason(tenant_id=each.tenant_id, tool_id=each.tool_id)
         }
         going_on = [each for each in picked if each not in ending]
-        return claims.grant(going_on, worker=worker, lease=lease, standing=sending)
+        disputed = findings.disputed([each.subject for each in going_on]) if going_on else set()
+        lapsed = {
+            each.order_id
+            for each in going_on
+            if each.order_id not in standing and each.subject not in disputed
+        }
+        return claims.grant(going_on, worker=worker, lease=lease, standing=sending, lapsed=lapsed)
 
 
 def _without_waiting(picked: Sequence[Picked]) -> list[Picked]:

@@ -52,9 +52,12 @@ def _provider_key(grant: Grant, look: Look) -> Known | None:
 
 
 def _owned_write(grant: Grant, look: Look) -> Known | None:
-    """The look-up raises the fence: what is absent then can be done now, whenever that is."""
+    """The look-up raises the fence: what is absent then can be done now, or never happens if it is not to be done."""
     if grant.maybe_sent and not isinstance(found := look(grant), Absent):
         return found
+    if grant.maybe_sent and grant.lapsed:
+        note = "The sink shows no effect behind the raised fence, and the approval no longer stands: it cannot happen."
+        return Refused("approval_lapsed", note, final=True)
     return _not_allowed(grant) or _earlier(grant, look)
 
 

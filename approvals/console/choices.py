@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from accounts.actors import Actor
 from approvals.console.answers import Circumstances, is_it_safe
+from approvals.console.lookups import maybe_sent
 from approvals.console.sources import worker_named
-from approvals.console.unsettled import SAID, Item, maybe_sent
+from approvals.console.unsettled import SAID, Item
 from approvals.templatetags.times import clock, zoned
 from ledger import attestations
 from ledger.attestations import NotYet

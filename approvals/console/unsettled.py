@@ -8,15 +8,15 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from approvals.console.answers import Circumstances
 from approvals.console.known import UNKNOWN, Known, known, of_tenant
+from approvals.console.lookups import OVERDUE, since, why_a_person
 from approvals.console.times import age
 from approvals.models import Case
 from approvals.templatetags.times import until
 from ledger import attestations, clock
 from ledger.models import Attempt, Attestation, Operation
 from ledger.money import digits
-from ledger.states import NEVER_SENT, AttemptOutcome, AttestedOutcome, EnforcementClass
+from ledger.states import AttemptOutcome, AttestedOutcome
 
 SETTLED_WITHIN = timedelta(days=1)
 """How long what was unknown stays listed once it is settled."""
@@ -61,7 +61,7 @@ class Item:
     @property
     def since(self) -> datetime:
         """Since when it may have happened; of what never left a worker's hands: since when its lease is over."""
-        return _since(self.known)
+        return since(self.known)
 
     @property
     def age(self) -> timedelta:
@@ -107,7 +107,7 @@ class Item:
             return [*facts, self.how_settled]
         if any(each.reference for each in self.known.evidence):
             facts.append("late report")
-        if self.why in ("", _OVERDUE):
+        if self.why in ("", OVERDUE):
             return [*facts, _looking_up(self.known.operation.due_at, self.now)]
         return [*facts, self.why]
 
@@ -143,11 +143,6 @@ def attested_by(words: Sequence[Attestation]) -> str:
 def exposure(amount_minor: int | None, currency: str | None) -> float:
     """The amount in its currency's own units, so that yen and euro are not compared by their digits."""
     return float(amount_minor) / 10.0 ** digits(currency) if amount_minor is not None and currency else 0.0
-
-
-def maybe_sent(attempt: Attempt) -> bool:
-    """Whether the attempt may have reached the sink."""
-    return attempt.sent is not False and attempt.outcome not in NEVER_SENT
 
 
 def _looking_up(due_at: datetime | None, now: datetime) -> str:
@@ -237,63 +232,6 @@ def _said(found: Iterable[Known]) -> Mapping[int, list[Word]]:
     return said
 
 
-# What only a person can settle.
-
-
 def _why_a_person(known: Known, said: Sequence[Word], now: datetime) -> str:
     """In a few words; empty while the workers can still settle it, and are within the tool's objective."""
-    if any(each.counts for each in said):
-        return "waits for a second person"
-    if known.operation.reason == "set_aside":
-        return "set aside"
-    if why := _beyond_look_ups(known, now):
-        return why
-    return _OVERDUE if now - _since(known) > known.operation.order.tool_version.objective else ""
-
-
-_OVERDUE = "overdue"
-
-
-def _since(known: Known) -> datetime:
-    sent = [each for each in known.attempts if maybe_sent(each)]
-    operation = known.operation
-    return sent[0].started_at if sent else operation.due_at or operation.order.created_at
-
-
-def _beyond_look_ups(known: Known, now: datetime) -> str:
-    if not any(maybe_sent(each) for each in known.attempts):
-        return ""  # whatever it is, it is sent by itself
-    if why := _NOT_OURS_TO_SAY.get(known.operation.reason or ""):
-        return why
-    match known.operation.order.tool_version.enforcement:
-        case EnforcementClass.NONE:
-            return "no look-up possible"
-        case EnforcementClass.NATURAL_REFERENCE:
-            return "not shown by the sink" if _settle_time_is_over(known, now) else ""
-        case EnforcementClass.PROVIDER_KEY:
-            return _key_is_spent(known, now)
-    return ""
-
-
-_NOT_OURS_TO_SAY: Mapping[str, str] = {
-    "differs": "the sink shows other content",
-    "undone": "reversed at the sink",
-    "earlier_effect": "an earlier approval has happened",
-}
-
-
-def _settle_time_is_over(known: Known, now: datetime) -> bool:
-    """Whether the sink was asked after the time by which its own records show what it did."""
-    sent = [each for each in known.attempts if maybe_sent(each)]
-    left_at = sent[-1].ended_at or sent[-1].started_at
-    over = left_at + known.operation.order.tool_version.settle_time
-    return over <= now and any(
-        each.lookups and each.ended_at and each.ended_at >= over for each in known.attempts
-    )
-
-
-def _key_is_spent(known: Known, now: datetime) -> str:
-    if any(each.answer_stored for each in known.attempts):
-        return "the sink keeps a failure"
-    good_until = Circumstances(known, now, standing=False).key_good_until
-    return "key no longer good" if good_until is None or good_until <= now else ""
+    return "waits for a second person" if any(each.counts for each in said) else why_a_person(known, now)

@@ -23,6 +23,7 @@ from approvals.errors import (
     SecondPersonNeeded,
     SelfApproval,
     StateForbids,
+    UndoneAlready,
 )
 from approvals.resolutions import Resolved, Word
 from approvals.states import Verdict
@@ -47,9 +48,11 @@ from tests.worlds import (
     proposed,
     recorded,
     report,
+    revised,
     say,
     take_over,
     triggers_off,
+    withdrawn,
 )
 from workers import outcomes
 
@@ -475,3 +478,22 @@ def test_only_a_proven_effect_can_be_undone(world: World, unknown: Grant) -> Non
         compensations.compensate(actor=world.operator, key=unknown.key, rationale="")
     assert Resource.objects.count() == 1
     assert proposed(world, "other").compensates_id is None
+
+
+@pytest.mark.parametrize("how", ["proposed again", "reopened"])
+def test_an_effect_that_one_case_undoes_is_not_undone_by_an_older_one(
+    world: World, happened: Grant, how: str
+) -> None:
+    first = compensations.compensate(actor=world.operator, key=happened.key, rationale="").case
+    parameters = {"amount_minor": 125_000, "currency": "EUR"}
+    if how == "reopened":
+        say(Verdict.REJECT, first, world.reviewer)
+    else:
+        withdrawn(world, first)
+    compensations.compensate(actor=world.operator, key=happened.key, rationale="")
+    with pytest.raises(UndoneAlready):
+        if how == "reopened":
+            say(Verdict.REOPEN, first, world.reviewer)
+        else:
+            revised(world, first, parameters=parameters)
+    assert current(first).state in ("rejected", "withdrawn")

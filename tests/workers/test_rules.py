@@ -266,3 +266,13 @@ def test_a_refusal_on_a_repeat_may_be_our_own_echo(world: World, told: Told) -> 
     tool(world, EnforcementClass.PROVIDER_KEY)
     told.answer = Refused("already_refunded", "400")
     assert carried_out(again(world)).state == "outcome_unknown"
+
+
+@pytest.mark.parametrize(("lapsed", "state"), [(True, "failed_before_commit"), (False, "outcome_unknown")])
+def test_behind_a_raised_fence_what_is_absent_and_no_longer_approved_can_never_happen(
+    world: World, told: Told, lapsed: bool, state: str
+) -> None:
+    tool(world, EnforcementClass.OWNED_WRITE)
+    told.found = Absent()
+    report = carried_out(replace(again(world), may_send=False, lapsed=lapsed))
+    assert (report.state, told.sent) == (state, [])  # a halt or a finding only keeps it back

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from ledger import clock
+from ledger import clock, halts
 from ledger.claims import Grant
 from ledger.models import Attempt, Finding, Operation
 from ledger.states import AttemptOutcome, ControlEventKind, OperationState
@@ -334,3 +334,20 @@ def silenced(world: World, times: int) -> Grant:
     for _ in range(times - 1):
         (grant,) = take_over(lease=LAPSED)
     return grant
+
+
+# Why nothing may be sent: an approval that is gone for good, or something that ends.
+
+
+def test_a_grant_says_that_the_approval_is_gone_and_not_merely_in_the_way(world: World) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN)
+    halts.begin(tenant_id=world.tenant.pk, tool_id=None, by="person:Demo", reason="Something is odd.")
+    (halted,) = take_over(lease=LAPSED)
+    assert (halted.may_send, halted.lapsed) == (False, False)
+    switch_off(world, "reviewer", "role")
+    (lapsed,) = take_over(lease=LAPSED)
+    assert (lapsed.may_send, lapsed.lapsed) == (False, True)
+    open_finding(world, case_of(grant))
+    (disputed,) = take_over()
+    assert (disputed.may_send, disputed.lapsed) == (False, False)
