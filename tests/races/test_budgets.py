@@ -8,6 +8,7 @@ from ledger import budgets
 from ledger.models import Budget, BudgetPeriod, Operation, Reservation, Tool
 from ledger.states import AttemptOutcome, BudgetSpan, ControlEventKind, OperationState
 from tests.races.rivals import race
+from tests.seeding import Named, cases_like
 from tests.worlds import World, approved, claim, current, events, make_due, operation, recorded
 from workers import claims
 
@@ -124,10 +125,9 @@ def test_two_hundred_claims_at_once_never_exceed_one_of_three_overlapping_budget
     tenants = budget(world, 90 * EACH)
     tools = budget(world, 60 * EACH, BudgetSpan.WEEK, tool=True)
     agents = budget(world, 75 * EACH, BudgetSpan.MONTH, agent=True)
-    resources = [
-        operation(approved(world, str(n), target=f"order:{n}", amount_minor=EACH)).resource_id
-        for n in range(200)
-    ]
+    model = approved(world, "0", target="order:0", amount_minor=EACH)
+    cases_like(model, [Named(str(n), f"order:{n}") for n in range(1, 200)], approved=True)
+    resources = list(Operation.objects.values_list("resource_id", flat=True))
 
     def claim_one(resource_id: int) -> int:
         try:
