@@ -1,6 +1,8 @@
 """A person's word on an outcome: when it may be given, what it rests on, and what it makes of case and operation."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -491,9 +493,9 @@ def test_an_effect_that_one_case_undoes_is_not_undone_by_an_older_one(
     else:
         withdrawn(world, first)
     compensations.compensate(actor=world.operator, key=happened.key, rationale="")
+    revive: Callable[[], object] = partial(say, Verdict.REOPEN, first, world.reviewer)
+    if how != "reopened":
+        revive = partial(revised, world, first, parameters=parameters)
     with pytest.raises(UndoneAlready):
-        if how == "reopened":
-            say(Verdict.REOPEN, first, world.reviewer)
-        else:
-            revised(world, first, parameters=parameters)
+        revive()
     assert current(first).state in ("rejected", "withdrawn")
