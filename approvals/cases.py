@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NoReturn
 
 from django.db import IntegrityError, transaction
@@ -16,6 +17,8 @@ from approvals.errors import (
     AlreadyExecuted,
     ConflictingProposal,
     InProgress,
+    InvalidContent,
+    NotCompensable,
     NotFound,
     NotPermitted,
     Refusal,
@@ -27,9 +30,10 @@ from approvals.models import Case, Revision
 from approvals.proposals import Content, Facts
 from approvals.states import OPEN, Act, CaseState
 from approvals.tags import Tag
-from ledger import control_events, operations
-from ledger.models import Operation
-from ledger.states import ControlEventKind
+from ledger import clock, control_events, operations, tools
+from ledger.models import Operation, Tool
+from ledger.schemas import Fault
+from ledger.states import ControlEventKind, OperationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +44,50 @@ class Proposed:
     replayed: bool
 
 
-def propose(*, actor: Actor, facts: Facts, content: Content) -> Proposed:
+def propose(*, actor: Actor, facts: Facts, content: Content, compensates: str | None = None) -> Proposed:
     """Opens the case of this action, or answers with the one there is.
 
     The same facts and material content again: the same case, whatever its state. Other content: ConflictingProposal,
-    counted. Raises InvalidContent, UnknownTool, NotPermitted.
+    counted. ``compensates`` is the idempotency key of the committed operation that the action undoes; another case
+    may not undo it at the same time (UndoneAlready). Raises InvalidContent, UnknownTool, NotPermitted, NotCompensable.
     """
     if actor.kind != "agent":
         raise NotPermitted("Only an agent proposes. Make a key for one under Agents & keys.")
     with counted(actor):
+        undone = _undone(actor, compensates)
         try:
             with transaction.atomic():
-                return _existing(actor, facts, content) or Proposed(
-                    _open(actor, facts, content, agent_id=actor.id), replayed=False
+                return _existing(actor, facts, content, undone) or Proposed(
+                    _open(actor, facts, content, agent_id=actor.id, compensates=_proven(undone)),
+                    replayed=False,
                 )
         except IntegrityError as error:
             if "one_case_per_action" not in str(error):
                 raise
         # The same action was proposed at the same moment, and the other one was first.
-        if (first := _existing(actor, facts, content)) is None:
+        if (first := _existing(actor, facts, content, undone)) is None:
             raise RuntimeError("The case that kept this one from being opened is not there.")
         return first
 
 
-def _existing(actor: Actor, facts: Facts, content: Content) -> Proposed | None:
+def _undone(actor: Actor, key: str | None) -> Operation | None:
+    """The operation that is to be undone. Raises InvalidContent where the organisation has none of this key."""
+    if key is None:
+        return None
+    operation = Operation.objects.filter(order__tenant_id=actor.tenant_id, order__key=key).first()
+    if operation is None:
+        raise InvalidContent([Fault("/compensates", "Is the key of no operation you can see.")])
+    return operation
+
+
+def _proven(undone: Operation | None) -> Operation | None:
+    """The same, if it has happened. Raises NotCompensable."""
+    if undone is not None and undone.state != OperationState.COMMITTED:
+        raise NotCompensable(case=Case.objects.get(pk=undone.order.subject))
+    return undone
+
+
+def _existing(actor: Actor, facts: Facts, content: Content, undone: Operation | None) -> Proposed | None:
     case = (
         Case.objects.select_related("proposal__policy", "proposal__tool_version", "agent")
         .filter(tenant_id=actor.tenant_id, action_key=facts.key(actor.tenant_id))
@@ -73,6 +97,8 @@ def _existing(actor: Actor, facts: Facts, content: Content) -> Proposed | None:
         return None
     if case.proposal.fingerprint != content.fingerprint:
         raise ConflictingProposal(case=case)
+    if undone is not None and case.compensates_id != undone.pk:
+        raise ConflictingProposal(_UNDOES_SOMETHING_ELSE, case=case)
     control_events.record(
         tenant_id=actor.tenant_id,
         kind=ControlEventKind.REPLAY,
@@ -82,6 +108,11 @@ def _existing(actor: Actor, facts: Facts, content: Content) -> Proposed | None:
         door="propose",
     )
     return Proposed(case, replayed=True)
+
+
+_UNDOES_SOMETHING_ELSE = (
+    "This action is proposed already, and does not undo that operation. Use another step."
+)
 
 
 def open_compensation(
@@ -173,6 +204,38 @@ def expire_due(*, most: int = 500) -> int:
         for case_id in waiting.values_list("pk", flat=True)[:most]
     ]
     return sum(_expire(case_id) for case_id in ids[:most])
+
+
+def expire_failed(*, most: int = 500) -> int:
+    """Expires what has failed and was not proposed again within its tool's retry horizon; returns how many cases.
+
+    Looks back over one more horizon: what is older was expired before, unless nobody has looked for as long.
+    """
+    found: list[tuple[int, datetime]] = []
+    now = clock.now()
+    for version in tools.newest_versions(Tool.objects.values_list("pk", flat=True)).values():
+        over = now - version.retry_horizon
+        settled = Operation.objects.filter(
+            tool=version.tool_id, settled_at__lte=over, settled_at__gt=over - version.retry_horizon
+        ).filter(state=OperationState.FAILED_BEFORE_COMMIT)
+        failed = Case.objects.filter(state=CaseState.FAILED, pk__in=settled.values("order__subject"))
+        found += [(case_id, over) for case_id in failed.values_list("pk", flat=True)[: most - len(found)]]
+    return sum(_expire_failed(case_id, over) for case_id, over in found)
+
+
+def _expire_failed(case_id: int, over: datetime) -> bool:
+    with transaction.atomic():
+        case = (
+            Case.objects.select_for_update(no_key=True, skip_locked=True)
+            .filter(pk=case_id, state=CaseState.FAILED)
+            .first()
+        )
+        last = Operation.objects.filter(order__subject=case_id).order_by("-order_id").first()
+        if case is None or last is None or last.settled_at is None or last.settled_at > over:
+            return False  # worked on at this moment, or it has failed anew since
+        case.expire()
+        record_revision(case, act=Act.EXPIRED, actor=system_actor("clock", case.tenant_id))
+        return True
 
 
 def _expire(case_id: int) -> bool:

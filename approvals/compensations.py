@@ -54,7 +54,7 @@ def _open(
     actor: Actor, operation: Operation, undone: Case, template: Mapping[str, Any], rationale: str
 ) -> cases.Proposed:
     values = {
-        **proposals.material(undone.proposal)["parameters"],
+        **proposals.material(proposals.of_revision(undone, operation.order.approved_revision))["parameters"],
         **proposals.facts_as_json(undone),
         "sink_reference": operation.reference,
         "key": operation.order.key,

@@ -3,7 +3,7 @@
 from django.db import IntegrityError, transaction
 
 from accounts.actors import system_actor
-from approvals import cases, execution
+from approvals import cases, execution, proposals
 from approvals.models import Case
 from approvals.states import Act, CaseState
 from ledger import attestations, control_events, findings, operations
@@ -44,7 +44,9 @@ def _correct(order_id: int, reference: str, receipt: str | None, source: str) ->
         return False
     operations.end_unstarted(subject=operation.order.subject, reason="earlier_effect")
     attestations.correct(operation=operation, reference=reference, receipt=receipt, source=source)
-    case = Case.objects.select_related("proposal").get(pk=operation.order.subject)
+    case = Case.objects.get(pk=operation.order.subject)
+    # What happened is what was approved then, whatever has been proposed since.
+    case.proposal = proposals.of_revision(case, operation.order.approved_revision)
     assert case.state not in (
         CaseState.EXECUTING,
         CaseState.UNKNOWN,

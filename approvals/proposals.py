@@ -221,6 +221,11 @@ def facts_as_json(case: Case) -> dict[str, str | int]:
     return asdict(facts_of(case))
 
 
+def of_revision(case: Case, number: int) -> Proposal:
+    """What the case proposed at that revision, which may no longer be what it proposes."""
+    return case.revisions.select_related("proposal").get(number=number).proposal
+
+
 def rendered_again(case: Case) -> Rendered:
     """The order of the case's current proposal, by the tool version the reviewer saw."""
     return tools.render(

@@ -5,7 +5,7 @@ revision records and its operation's state, which never moves without it: so the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,10 +16,19 @@ from django.urls import reverse
 
 from approvals import proposals
 from approvals.models import Case, Policy, Proposal, Revision, Vote
-from approvals.states import Act, Verdict
+from approvals.states import Act, CaseState, Verdict
 from approvals.tags import Tag
 from ledger.guarantees import guarantee
-from ledger.models import Attempt, Attestation, ControlEvent, Evidence, Finding, Operation, ToolVersion
+from ledger.models import (
+    Attempt,
+    Attestation,
+    ControlEvent,
+    Evidence,
+    Finding,
+    Operation,
+    Order,
+    ToolVersion,
+)
 from ledger.states import AttemptOutcome, OperationState
 
 Json = dict[str, Any]
@@ -34,6 +43,11 @@ def cases(shown: Sequence[Case]) -> list[Json]:
     """Cases with their decisions and operations, in a fixed number of queries."""
     decisions = _decisions(shown)
     operations = _operations(shown, decisions)
+    undone = dict(
+        Order.objects.filter(
+            pk__in=[each.compensates_id for each in shown if each.compensates_id]
+        ).values_list("pk", "key")
+    )
     return [
         {
             "id": str(each.pk),
@@ -47,6 +61,7 @@ def cases(shown: Sequence[Case]) -> list[Json]:
             **_content(each.proposal),
             "risk_tier": each.proposal.policy.tier,
             "approvals_required": each.proposal.policy.approvals_required,
+            "compensates": undone.get(each.compensates_id or 0),
             "created_at": moment(each.created_at),
             "expires_at": moment(each.proposal.expires_at),
             "decision": decisions.get(each.pk),
@@ -103,7 +118,9 @@ def _decisions(shown: Sequence[Case]) -> dict[int, Json]:
         .order_by("case_id", "-number")
         .distinct("case_id")
     )
-    standing = [each for each in last if each.act in _DECIDING]
+    corrected = _carried_out_after_all(shown, {each.case_id for each in last if each.act == Act.APPROVED})
+    standing = [each for each in last if each.act in _DECIDING and each.case_id not in corrected]
+    standing += corrected.values()
     approvals = _approvals({each.case_id: each.number - 1 for each in standing})
     return {
         each.case_id: {
@@ -116,6 +133,17 @@ def _decisions(shown: Sequence[Case]) -> dict[int, Json]:
         }
         for each in standing
     }
+
+
+def _carried_out_after_all(shown: Sequence[Case], approved: Collection[int]) -> dict[int, Revision]:
+    """{case id: the approval that was carried out} of cases that a correction has led past what was decided since."""
+    cases_ = [each.pk for each in shown if each.state == CaseState.EXECUTED and each.pk not in approved]
+    if not cases_:
+        return {}
+    committed = Order.objects.filter(subject__in=cases_, operation__state=OperationState.COMMITTED)
+    made = dict(committed.values_list("subject", "approved_revision"))
+    rows = Revision.objects.filter(case__in=cases_, act=Act.APPROVED)
+    return {each.case_id: each for each in rows if each.number == made.get(each.case_id)}
 
 
 def _approvals(revisions: Mapping[int, int]) -> dict[int, list[Json]]:

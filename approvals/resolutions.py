@@ -6,7 +6,7 @@ Each names the operation's tag it was decided on: evidence that came meanwhile m
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
 
@@ -16,6 +16,7 @@ from approvals import cases, doorbell
 from approvals.errors import (
     AlreadyExecuted,
     EvidenceRequired,
+    InvalidContent,
     NotFound,
     NotPermitted,
     NotPossibleYet,
@@ -28,13 +29,16 @@ from approvals.errors import (
 )
 from approvals.models import Case
 from approvals.states import Act
-from ledger import attestations
+from ledger import attestations, clock
 from ledger.claims import GrantLive
 from ledger.models import Attestation, Operation
 from ledger.picks import QUERIES
+from ledger.schemas import Fault
 from ledger.states import SETTLED, AttestedOutcome, EnforcementClass, OperationState
 
 _MOST_REFERENCE = 255
+_LONGEST_LEFT = timedelta(days=30)
+"""For so long at most an outcome is left unknown by one word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ def attest(*, actor: Actor, key: str, seen: str, word: Word) -> Resolved:
         if (no := attestations.why_not(here.operation, word.testimony)) is not None:
             raise NotPossibleYet(no.why, case=here.case, until=no.until)
         if word.testimony == AttestedOutcome.STILL_UNKNOWN:
+            _require_a_time_to_come(word)
             attestations.keep(
                 actor=actor,
                 operation=here.operation,
@@ -129,7 +134,7 @@ class _Here:
     seen: str
 
     def require_seen(self) -> None:
-        if self.seen != attestations.tag_of(self.operation):
+        if not attestations.is_as_seen(self.operation, self.seen):
             raise OperationMoved(case=self.case)
 
 
@@ -171,24 +176,50 @@ def _reference(here: _Here, word: Word) -> str | None:
         return f"attested:{here.operation.order.key[:12]}"
     if not given or len(given) > _MOST_REFERENCE or not given.isprintable():
         raise ReferenceRequired(case=here.case)
+    if (other := _whose(here, given)) is not None:
+        raise ReferenceTaken(
+            f"This reference is another operation's already, {other}. {_ONE_EFFECT}", case=here.case
+        )
     return given
+
+
+_ONE_EFFECT = "One effect is not two: look at the sink's record again."
+
+
+def _whose(here: _Here, reference: str) -> str | None:
+    """The key of another operation of the tool that this reference belongs to."""
+    others = Operation.objects.filter(tool_id=here.operation.tool_id, reference=reference)
+    return others.exclude(pk=here.operation.pk).values_list("order__key", flat=True).first()
+
+
+def _require_a_time_to_come(word: Word) -> None:
+    if word.until is None:
+        return
+    now = clock.now()
+    if not now < word.until <= now + _LONGEST_LEFT:
+        words = f"Must be a time to come, at most {_LONGEST_LEFT.days} days from now."
+        raise InvalidContent([Fault("/until", words)])
 
 
 def _is_second(actor: Actor, here: _Here, word: Word, reference: str | None) -> bool:
     """Whether another person has said the same on the same evidence; if nobody has, this word is kept as the first."""
-    first = attestations.pending(here.operation, testimony=word.testimony, reference=reference)
-    if first is None:
-        attestations.keep(
-            actor=actor,
-            operation=here.operation,
-            testimony=word.testimony,
-            reference=reference,
-            evidence=word.evidence,
-        )
-        return False
-    if first.member_id == actor.id:
+    same = {
+        each.member_id
+        for each in attestations.standing_words(here.operation)
+        if (each.testimony, each.reference) == (word.testimony, reference)
+    }
+    if same - {actor.id}:
+        return True
+    if actor.id in same:
         raise SecondPersonNeeded(case=here.case)
-    return True
+    attestations.keep(
+        actor=actor,
+        operation=here.operation,
+        testimony=word.testimony,
+        reference=reference,
+        evidence=word.evidence,
+    )
+    return False
 
 
 def _settle(actor: Actor, here: _Here, word: Word, reference: str | None) -> Resolved:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from accounts.actors import Actor
+from accounts.models import Role
 from ledger import budgets, claims, clock, outcomes
 from ledger.models import Attempt, Attestation, Evidence, Operation
 from ledger.picks import QUERIES
@@ -26,20 +27,37 @@ class NotYet:
 
 
 def tag_of(operation: Operation) -> str:
-    """The operation's entity tag: rises with state, grant, end of an attempt, evidence and finding, not with a renewal.
+    """The operation's entity tag: changes with state, grant, its end, evidence, finding and word; not by a renewal.
 
-    A word that waits for a second person does not change it: the second one has to see what the first one saw.
+    Words stand in its last part, which ``is_as_seen`` leaves out.
     """
     attempts = operation.attempts.count()
     ended = operation.attempts.filter(ended_at__isnull=False).count()
     findings = operation.findings.count() + operation.findings.filter(closed_at__isnull=False).count()
-    return f'"{attempts + ended + operation.evidence.count() + findings}-{operation.state}"'
+    told = attempts + ended + operation.evidence.count() + findings
+    return f'"{told}-{operation.state}-{operation.attestations.count()}"'
+
+
+def is_as_seen(operation: Operation, seen: str) -> bool:
+    """Whether nothing has come in since somebody saw this tag, but for words: two people may say theirs at once."""
+    return seen.rpartition("-")[0] == tag_of(operation).rpartition("-")[0]
 
 
 def evidence_tag(operation: Operation) -> str:
-    """What a first word rests on: it is void once another report, receipt or finding has come."""
+    """What a first word rests on: void once it may have been sent again, or a report, receipt or finding has come."""
     told = operation.attempts.filter(outcome__isnull=False, receipt__isnull=False).count()
-    return f"{operation.evidence.count()}-{told}-{operation.findings.count()}"
+    counts = (_sends(operation), operation.evidence.count(), told, operation.findings.count())
+    return "-".join(map(str, counts))
+
+
+def _sends(operation: Operation) -> int:
+    """Attempts that may have sent, but for the one that is being made: it may be a look-up."""
+    sent = operation.attempts.filter(_MAYBE_SENT)
+    return (sent.exclude(outcome=None) if _is_held(operation) else sent).count()
+
+
+def _is_held(operation: Operation) -> bool:
+    return operation.worker is not None and operation.due_at is not None and operation.due_at > clock.now()
 
 
 def why_not(operation: Operation, testimony: AttestedOutcome) -> NotYet | None:
@@ -48,7 +66,7 @@ def why_not(operation: Operation, testimony: AttestedOutcome) -> NotYet | None:
         return NotYet("It is settled already.")
     if operation.state == OperationState.NOT_STARTED:
         return NotYet("Nothing was sent. Withdraw the case, or take the approval back.")
-    if operation.worker is not None and operation.due_at is not None and operation.due_at > clock.now():
+    if _is_held(operation):
         return NotYet("A worker holds it at this moment; wait for what it records.", operation.due_at)
     if testimony == AttestedOutcome.DID_NOT_HAPPEN:
         return _why_it_may_have_happened(operation)
@@ -90,19 +108,23 @@ def _nobody_acts_from(operation: Operation, sent: list[Attempt]) -> datetime:
     return until
 
 
-def pending(operation: Operation, *, testimony: AttestedOutcome, reference: str | None) -> Attestation | None:
-    """The first word that waits for a second person to say the same, on the same evidence."""
-    return (
-        Attestation.objects.filter(
-            operation=operation,
-            testimony=testimony,
-            reference=reference,
-            token=None,
-            tag=evidence_tag(operation),
-        )
-        .order_by("pk")
-        .first()
+def standing_words(operation: Operation) -> list[Attestation]:
+    """The words that wait for a second person: each one's last, on the evidence as it is, of those who still may."""
+    last_words = (
+        Attestation.objects.select_related("member__user")
+        .filter(operation=operation, token=None, tag=evidence_tag(operation))
+        .order_by("member_id", "-pk")
+        .distinct("member_id")
     )
+    return sorted(
+        (each for each in last_words if each.testimony != AttestedOutcome.STILL_UNKNOWN and _still_may(each)),
+        key=lambda word: word.pk,
+    )
+
+
+def _still_may(word: Attestation) -> bool:
+    member = word.member
+    return member.is_active and member.user.is_active and Role.OPERATOR in member.roles
 
 
 def keep(

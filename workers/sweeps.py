@@ -31,6 +31,7 @@ def all_sweeps() -> list[Sweep]:
     sweep = settings.EXECUTION.sweep
     return [
         Sweep("expire", max(sweep, 1.0), cases.expire_due),
+        Sweep("expire_failed", 3600.0, cases.expire_failed),
         Sweep("match_events", 60.0, inbound.match_waiting),
     ]
 

@@ -50,6 +50,7 @@ class Cases(Endpoint):
                 step=body.get("step", 1),
             ),
             content=_content(body),
+            compensates=body.get("compensates"),
         )
         answer = case_answer(agent, proposed.case.pk, replayed=proposed.replayed, created=True)
         answer.headers["Location"] = representations.case_link(proposed.case.pk)

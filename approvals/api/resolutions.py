@@ -10,10 +10,12 @@ from approvals import compensations, representations, resolutions
 from approvals.api import schemas
 from approvals.api.cases import case_answer
 from approvals.api.endpoint import Endpoint, snapshot
+from approvals.api.errors import InvalidRequest
 from approvals.models import Case
 from approvals.resolutions import Resolved, Word
 from approvals.tags import MalformedPrecondition, PreconditionRequired
 from ledger import attestations
+from ledger.schemas import Fault
 from ledger.states import AttestedOutcome
 
 
@@ -38,7 +40,7 @@ class Resolutions(Endpoint):
             testimony=AttestedOutcome(body["testimony"]),
             evidence=body["evidence"],
             reference=body.get("reference", ""),
-            until=datetime.fromisoformat(body["until"]) if "until" in body else None,
+            until=_time(body["until"]) if "until" in body else None,
         )
         resolved = resolutions.attest(actor=person, key=key, seen=seen, word=word)
         return _answer(person, resolved, status=202 if resolved.waits_for_second else 200)
@@ -63,6 +65,16 @@ class Compensation(Endpoint):
         body = schemas.checked(request.data, schemas.COMPENSATION)
         opened = compensations.compensate(actor=self.person, key=key, rationale=body.get("rationale", ""))
         return case_answer(self.person, opened.case.pk, replayed=opened.replayed, created=True)
+
+
+def _time(text: str) -> datetime:
+    """RFC 3339 allows what no datetime holds, such as the second 60."""
+    try:
+        return datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise InvalidRequest(
+            [Fault("/until", "Must be a time this service can hold, such as 2026-12-01T09:00:00Z.")]
+        ) from None
 
 
 def _seen(actor: Actor, request: Request, key: str) -> str:

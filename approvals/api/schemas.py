@@ -46,7 +46,14 @@ def _object(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
 
 # Lengths and invisible characters of the facts are judged where they are normalised: `proposals.facts`.
 PROPOSAL = _object(
-    {"reference": _TEXT, "action": _TEXT, "target": _TEXT, "step": {"type": "integer"}, **_CONTENT},
+    {
+        "reference": _TEXT,
+        "action": _TEXT,
+        "target": _TEXT,
+        "step": {"type": "integer"},
+        "compensates": {"type": "string", "minLength": 40, "maxLength": 40, "not": {"pattern": "[^0-9a-f]"}},
+        **_CONTENT,
+    },
     "reference",
     "action",
     "target",

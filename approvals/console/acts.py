@@ -89,6 +89,8 @@ def _not_a_reviewer(here: Situation) -> str:
 
 
 def _owned(here: Situation) -> str:
+    if here.visitor.member.pk == here.case.opened_by_id:
+        return "You opened this case, so somebody else has to do this."
     if here.case.agent.owner_id != here.visitor.member.pk:
         return ""
     return f"You stand behind {here.case.agent.name}, so somebody else has to do this."

@@ -137,7 +137,7 @@ def attested_by(words: Sequence[Attestation]) -> str:
         for each in words
         if each.token is None and (each.testimony, each.reference, each.tag) == rests_on
     ]
-    return " and ".join([*first[:1], last.name])
+    return " and ".join([*first[-1:], last.name])
 
 
 def exposure(amount_minor: int | None, currency: str | None) -> float:
@@ -222,13 +222,11 @@ def items(operations: QuerySet[Operation]) -> list[Item]:
 def _said(found: Iterable[Known]) -> Mapping[int, list[Word]]:
     by_id = {each.id: each for each in found}
     said: defaultdict[int, list[Word]] = defaultdict(list)
-    for each in Attestation.objects.filter(operation__in=by_id).order_by("pk"):
-        operation = by_id[each.operation_id].operation
-        waits = each.token is None and each.testimony != AttestedOutcome.STILL_UNKNOWN
-        counts = waits and not by_id[each.operation_id].settled
-        said[each.operation_id].append(
-            Word(each, counts and each.tag == attestations.evidence_tag(operation))
-        )
+    words = list(Attestation.objects.filter(operation__in=by_id).order_by("pk"))
+    waiting = {each.operation_id for each in words if not by_id[each.operation_id].settled}
+    counting = {word.pk for id_ in waiting for word in attestations.standing_words(by_id[id_].operation)}
+    for each in words:
+        said[each.operation_id].append(Word(each, each.pk in counting))
     return said
 
 

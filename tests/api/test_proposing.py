@@ -12,9 +12,9 @@ from approvals.models import Case, Proposal
 from approvals.states import CaseState
 from config.demo import seed
 from ledger.models import Operation, Tool, ToolVersion
-from ledger.states import ControlEventKind
+from ledger.states import AttemptOutcome, ControlEventKind
 from tests.api.conftest import REFUND, Answer, Caller, by_key, refund, signed_in, with_key
-from tests.worlds import World, case_in, events
+from tests.worlds import World, case_in, claimed, events, new_world, recorded
 
 
 def test_a_proposal_is_answered_with_its_case(agent: Caller) -> None:
@@ -411,3 +411,41 @@ def _new_version(world: World, **changes: Any) -> ToolVersion:
 
 def test_a_key_is_good_for_nothing_but_its_own_agent(agent: Caller) -> None:
     assert with_key("cs_000000000000_" + "A" * 43).propose().status == 401
+
+
+# Undoing.
+
+
+def undoing(key: str, **changes: Any) -> dict[str, Any]:
+    """A proposal in an own ledger that undoes the operation of this key."""
+    parameters = {"amount_minor": 125_000, "currency": "EUR"}
+    return {"action": "ledger_refund", "parameters": parameters, "compensates": key, **changes}
+
+
+def test_an_agent_names_the_effect_that_its_case_undoes(world: World, agent: Caller) -> None:
+    grant = claimed(world)
+    recorded(grant)
+    answer = agent.propose(**undoing(grant.key))
+    assert (answer.status, answer.json["compensates"]) == (201, grant.key)
+    assert agent.propose(**undoing(grant.key)).status == 200
+    assert agent.propose(**undoing(grant.key, step=2)).problem == "undone-already"
+
+
+def test_what_is_undone_has_to_have_happened_and_to_be_ones_own(world: World, agent: Caller) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN)
+    assert agent.propose(**undoing(grant.key)).problem == "not-compensable"
+    stranger = claimed(new_world(), "9")
+    recorded(stranger)
+    unknown = agent.propose(**undoing(stranger.key))
+    assert (unknown.status, unknown.pointers) == (422, ["/compensates"])
+    assert agent.propose(**undoing("no key")).problem == "invalid-request"
+
+
+def test_a_case_that_undoes_nothing_is_not_taken_for_one_that_does(world: World, agent: Caller) -> None:
+    grant = claimed(world)
+    recorded(grant)
+    plain = undoing(grant.key)
+    del plain["compensates"]
+    assert agent.propose(**plain).json["compensates"] is None
+    assert agent.propose(**undoing(grant.key)).problem == "conflicting-proposal"

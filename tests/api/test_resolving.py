@@ -2,13 +2,16 @@
 
 import pytest
 
+from approvals import corrections
 from approvals.models import Case
+from approvals.states import Verdict
+from config.demo import seed
 from ledger import attestations, findings
 from ledger.claims import Grant
-from ledger.models import Finding
+from ledger.models import Finding, Tool, ToolVersion
 from ledger.states import AttemptOutcome, FindingKind
 from tests.api.conftest import Caller, by_key, signed_in
-from tests.worlds import World, claimed, new_world, operation, recorded
+from tests.worlds import World, case_of, claimed, new_world, operation, recorded, revised, say
 
 EVIDENCE = "The provider's own list at 14:02."
 HAPPENED = {"testimony": "happened", "reference": "re_1", "evidence": EVIDENCE}
@@ -39,6 +42,30 @@ def test_a_word_settles_the_operation_and_stands_beside_it(operator: Caller, unk
     assert (word["attested_by"], word["evidence"], word["settles"]) == ("Olga Demo", EVIDENCE, True)
     again = operator.post(f"/operations/{unknown.key}/resolutions", HAPPENED, if_match=read.etag)
     assert (again.status, again.headers["Idempotent-Replayed"]) == (200, "true")
+
+
+def test_a_first_word_is_not_hidden_behind_an_old_tag(world: World, operator: Caller) -> None:
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    ToolVersion.objects.create(
+        tool=tool, number=2, second_person=True, **{**seed.REFUND, "title": "Refund by two"}
+    )
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN)
+    path = f"/operations/{grant.key}"
+    read = operator.get(path)
+    assert operator.post(f"{path}/resolutions", HAPPENED, if_match=read.etag).status == 202
+    again = operator.get(path, **{"If-None-Match": read.etag})
+    assert (again.status, len(again.json["attestations"])) == (200, 1)
+    assert again.etag != read.etag
+
+
+@pytest.mark.parametrize(
+    "until", ["2027-01-01T23:59:60Z", "9999-12-31T23:59:59-12:00", "2020-01-01T00:00:00Z"]
+)
+def test_a_time_that_nobody_can_wait_for_is_refused(operator: Caller, unknown: Grant, until: str) -> None:
+    body = {"testimony": "still_unknown", "evidence": EVIDENCE, "until": until}
+    answer = operator.post(f"/operations/{unknown.key}/resolutions", body, if_match=tag(unknown))
+    assert (answer.status, answer.pointers) == (422, ["/until"])
 
 
 def test_a_word_that_cannot_be_given_yet_says_until_when(operator: Caller, unknown: Grant) -> None:
@@ -142,3 +169,15 @@ def test_control_events_are_listed_by_kind_source_action_and_case(
     assert operator.get("/control-events?case=x").json["items"] == []
     assert operator.get("/control-events?colour=x").status == 400
     assert by_key(new_world()).get("/control-events").json["items"] == []
+
+
+def test_a_corrected_case_names_the_decision_that_was_carried_out(world: World, operator: Caller) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.REFUSED)
+    say(Verdict.REJECT, revised(world, case_of(grant), amount_minor=1), world.reviewer)
+    receipt = {"receipt_reference": "re_1", "receipt_text": "{}"}
+    assert corrections.correct(order_id=grant.order_id, source="reconciliation", **receipt)
+    case = operator.get(f"/cases/{grant.subject}").json
+    assert (case["state"], case["operation"]["state"]) == ("executed", "committed")
+    assert (case["decision"]["verdict"], case["decision"]["revision"]) == ("approve", 1)
+    assert case["parameters"]["amount_minor"] == 125_000

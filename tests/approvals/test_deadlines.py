@@ -1,12 +1,18 @@
 """What the clock ends: before the decision, between approval and claim, and never after the claim."""
 
+from datetime import timedelta
+
 import pytest
+from django.db.models.functions import Now
 
 from approvals import cases
-from approvals.models import Revision
+from approvals.models import Case, Revision
 from approvals.states import CaseState
+from ledger.models import Operation
+from ledger.states import AttemptOutcome
 from tests.worlds import (
     World,
+    approve,
     approved,
     case_in,
     claim,
@@ -15,7 +21,10 @@ from tests.worlds import (
     make_late,
     operation,
     proposed,
+    recorded,
     revised,
+    triggers_off,
+    withdrawn,
 )
 
 EXPIRES = (CaseState.PENDING, CaseState.RETURNED, CaseState.HELD, CaseState.APPROVED)
@@ -95,3 +104,34 @@ def test_late_approvals_are_found_behind_many_that_are_not_late(world: World) ->
     make_late(late := approved(world, "late"))
     assert cases.expire_due(most=2) == 1
     assert current(late).state == "expired"
+
+
+# What has failed, and was not asked for again.
+
+
+def failed_long_ago(world: World, reference: str = "1842", *, days: float) -> Case:
+    case = case_in(world, CaseState.FAILED, reference)
+    with triggers_off():
+        Operation.objects.filter(order__subject=case.pk).update(settled_at=Now() - timedelta(days=days))
+    return case
+
+
+def test_what_has_failed_expires_once_no_retry_may_come(world: World) -> None:
+    late = failed_long_ago(world, days=31)
+    assert failed_long_ago(world, "1843", days=29).state == "failed"
+    assert cases.expire_failed() == 1
+    assert history(late)[-1][1:] == ("expired", "expired")
+    assert cases.expire_failed() == 0
+
+
+def test_what_has_failed_anew_has_its_horizon_anew(world: World) -> None:
+    case = failed_long_ago(world, days=31)
+    approve(revised(world, case), world.reviewer)
+    (grant,) = claim()
+    recorded(grant, AttemptOutcome.REFUSED)
+    assert cases.expire_failed() == 0
+    assert current(case).state == "failed"
+
+
+def test_what_has_failed_can_be_withdrawn(world: World) -> None:
+    assert withdrawn(world, case_in(world, CaseState.FAILED)).state == "withdrawn"

@@ -14,6 +14,7 @@ from approvals import compensations, corrections, resolutions
 from approvals.errors import (
     AlreadyExecuted,
     EvidenceRequired,
+    InvalidContent,
     NotCompensable,
     NotFound,
     NotPermitted,
@@ -52,6 +53,7 @@ from tests.worlds import (
     report,
     revised,
     say,
+    switch_off,
     take_over,
     triggers_off,
     withdrawn,
@@ -169,8 +171,9 @@ def test_a_tool_whose_sink_gives_no_reference_is_attested_in_words(world: World)
 
 
 def test_a_reference_that_is_another_operations_is_refused(world: World, unknown: Grant) -> None:
-    recorded(claimed(world, "1843", target="order:2"), reference="re_1")
-    with pytest.raises(ReferenceTaken):
+    other = claimed(world, "1843", target="order:2")
+    recorded(other, reference="re_1")
+    with pytest.raises(ReferenceTaken, match=operation(other).order.key):
         attest(unknown, world.operator)
     assert operation(unknown).state == "outcome_unknown"
     assert not Attestation.objects.exists()
@@ -273,6 +276,15 @@ def test_still_unknown_is_written_down_and_changes_nothing(world: World, unknown
     assert Attestation.objects.get().until == until
 
 
+@pytest.mark.parametrize("hours", [-1, 24 * 31])
+def test_it_is_left_unknown_until_a_time_to_come_and_not_for_ever(
+    world: World, unknown: Grant, hours: int
+) -> None:
+    until = clock.now() + timedelta(hours=hours)
+    with pytest.raises(InvalidContent):
+        attest(unknown, world.operator, AttestedOutcome.STILL_UNKNOWN, until=until)
+
+
 # Two people.
 
 
@@ -312,6 +324,48 @@ def test_a_first_word_is_void_once_new_evidence_has_come(for_two: tuple[Grant, A
     outcomes.record([report(grant, reference="re_late")])  # a report that comes too late is evidence
     assert attest(grant, second).waits_for_second
     assert operation(grant).state == "outcome_unknown"
+
+
+def test_who_says_something_else_takes_the_first_word_back(
+    world: World, for_two: tuple[Grant, Actor, Actor]
+) -> None:
+    grant, first, second = for_two
+    attest(grant, first)
+    attest(grant, first, AttestedOutcome.STILL_UNKNOWN)
+    assert attest(grant, second).waits_for_second
+    assert operation(grant).state == "outcome_unknown"
+
+
+@pytest.mark.parametrize("how", ["role", "member", "user"])
+def test_a_first_word_counts_only_while_its_giver_may_say_it(
+    world: World, for_two: tuple[Grant, Actor, Actor], how: str
+) -> None:
+    grant, first, second = for_two
+    attest(grant, first)
+    switch_off(world, "operator", how)
+    assert attest(grant, second).waits_for_second
+    assert operation(grant).state == "outcome_unknown"
+
+
+def test_a_first_word_is_void_once_it_may_have_been_sent_after_it(world: World) -> None:
+    version_with(world, second_person=True)
+    Member.objects.filter(pk=world.member("admin").pk).update(roles=[Role.OPERATOR])
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.NOT_SENT)
+    attest(grant, world.operator, AttestedOutcome.DID_NOT_HAPPEN)
+    (again,) = take_over()
+    recorded(again, AttemptOutcome.UNCERTAIN)
+    long_ago(grant, hours=25)
+    assert attest(grant, world.person("admin"), AttestedOutcome.DID_NOT_HAPPEN).waits_for_second
+    assert operation(grant).state == "outcome_unknown"
+
+
+def test_two_who_saw_the_same_page_settle_it_with_the_same_word(for_two: tuple[Grant, Actor, Actor]) -> None:
+    grant, first, second = for_two
+    seen = attestations.tag_of(operation(grant))
+    attest(grant, first, seen=seen)
+    attest(grant, second, seen=seen)
+    assert operation(grant).state == "committed"
 
 
 # Asking the sink, and ending what was never sent.
@@ -415,6 +469,31 @@ def test_an_effect_of_an_action_that_has_happened_already_is_found_twice(world: 
     recorded(second)
     assert not correct(grant)
     assert Finding.objects.get().kind == "twice"
+
+
+def test_a_corrected_case_shows_what_happened_and_not_what_was_proposed_since(world: World) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.REFUSED)
+    other = revised(world, case_of(grant), amount_minor=90_000)
+    assert other.proposal.amount_minor == 90_000
+    assert correct(grant)
+    case = case_of(grant)
+    assert (case.state, case.proposal.amount_minor) == ("executed", 125_000)
+    assert case.revisions.latest("number").proposal.amount_minor == 125_000
+
+
+def test_what_undoes_a_corrected_effect_is_as_large_as_the_effect(world: World) -> None:
+    undone_by = {
+        "action": "ledger_refund",
+        "parameters": {"amount_minor": "{amount_minor}", "currency": "{currency}"},
+    }
+    version_with(world, compensation=undone_by)
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.REFUSED)
+    revised(world, case_of(grant), amount_minor=90_000)
+    assert correct(grant)
+    undone = compensations.compensate(actor=world.operator, key=grant.key, rationale="").case
+    assert undone.proposal.amount_minor == 125_000
 
 
 def correct(grant: Grant) -> bool:
