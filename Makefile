@@ -11,11 +11,12 @@ UV ?= uv
 RUN := .venv/bin/python
 BASE := requirements/base.txt
 DEV := requirements/dev.txt
+BENCH := requirements/bench.txt
 # pytest-xdist: neighbours stay together, and share a browser, until one process has nothing left to do. One process more
 # than there are processors, since many tests wait for a worker's lease or a sink.
 TEST_OPTIONS ?= -n $$($(RUN) -c 'import os; print(min((os.cpu_count() or 1) + 1, 6))') --dist worksteal
 
-.PHONY: help demo example test evidence check format docs lock reset clean always
+.PHONY: help demo example test evidence bench check format docs lock reset clean always
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s%s\n", $$1, $$2 }' Makefile
@@ -30,8 +31,11 @@ test: .venv/dev ## run all tests against a PostgreSQL, workers and a browser of 
 	@sh tests/install_chromium.sh
 	$(RUN) -m pytest $(TEST_OPTIONS) $(ARGS)
 
-evidence: .venv/dev ## kill, pause and repeat real workers at every sink, count the effects, and judge (a quarter of an hour)
+evidence: .venv/dev ## kill, pause and repeat real workers at every sink, count the effects, and judge (five minutes)
 	@$(RUN) -m tests.evidence $(ARGS)
+
+bench: .venv/dev .venv-bench/whole ## measure beside the limit, DBOS and plain Celery tasks; results to var/ (half an hour)
+	@$(RUN) -m benchmarks $(ARGS)
 
 # Nothing below connects anywhere: the names are those of a production that does not exist.
 check: export SECRET_KEY = for-checks-only-0123456789-abcdefghijklmnopqrstuvwxyz-0123456789
@@ -63,7 +67,7 @@ docs: .venv/base ## draw the generated parts of docs/ again
 
 lock: ## pin requirements/*.in to exact versions and hashes (needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv; say UV=/path/to/uv if it is not on PATH." >&2; exit 1; }
-	@for name in base dev; do \
+	@for name in base dev bench; do \
 		$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 			--no-emit-index-url --no-emit-find-links requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
@@ -71,7 +75,7 @@ reset: .venv/base ## throw away the demo's database, queue and logs
 	@$(RUN) manage.py reset
 
 clean: ## throw away what was installed and cached; the demo's data stays
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/base: $(BASE)
@@ -79,6 +83,12 @@ clean: ## throw away what was installed and cached; the demo's data stays
 
 .venv/dev: .venv/base $(DEV)
 	@$(call install,-r $(BASE) -r $(DEV))
+
+# What others would use instead has packages of its own, and must not move ours.
+.venv-bench/whole: $(BENCH) | .venv/base
+	@rm -rf .venv-bench && $(RUN) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input --no-compile --require-hashes -r $(BENCH)
+	@touch $@
 
 # `.venv/whole` is missing while packages are being installed. After an installation that was cut short,
 # or when its Python has gone, the next one starts from nothing.

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,12 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from django.conf import settings
+from django.core.management import call_command
 from django.db import connection
 
+from config.embedded.postgres import Server
+from ledger import tools
 from tests.crashes.doorbell import Doorbell, doorbell
 from tests.crashes.gate import Gate
 from tests.crashes.stage import REPOSITORY, OwnLedger, Provider, Sink, Stage
@@ -89,6 +94,38 @@ def stage(tmp_path: Path, transactional_db: None, broker: Doorbell) -> Iterator[
     stage = Stage(tmp_path, database_url(connection.settings_dict["NAME"]), broker)
     yield stage
     stage.end()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A PostgreSQL of this test's own, to be restarted; this process speaks to it as to the test database."""
+    # Not in pytest's own folder, which other runs close to the server's system user.
+    folder = Path(tempfile.mkdtemp(prefix="restarted-", dir=settings.VAR_DIR))
+    with Server(folder / "postgres") as server:
+        server.create_database("restarted")
+        ours = dict(connection.settings_dict)
+        connection.close()
+        connection.settings_dict.update(
+            {"NAME": "restarted", "HOST": str(folder / "postgres"), "USER": "postgres", "PORT": ""}
+        )
+        connection.settings_dict["OPTIONS"] = {
+            name: value for name, value in ours["OPTIONS"].items() if name not in ("host", "port")
+        }
+        try:
+            call_command("migrate", verbosity=0)
+            _forget_tool_versions()
+            yield server
+        finally:
+            _forget_tool_versions()
+            connection.close()
+            connection.settings_dict.clear()
+            connection.settings_dict.update(ours)
+
+
+def _forget_tool_versions() -> None:
+    """They are kept by their number, which is another one's in another database."""
+    tools.version.cache_clear()
+    tools._validator.cache_clear()
 
 
 def database_url(name: str) -> str:

@@ -8,6 +8,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ def _stop_after_the_last_check(**_: Any) -> None:
     def holds(lease: Lease) -> bool:
         answer = look(lease)
         Lease.holds = look  # type: ignore[method-assign]
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: sent to the process, another one may take it while this one goes on and sends.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return answer
 
     Lease.holds = holds  # type: ignore[assignment,method-assign]

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -178,6 +180,8 @@ class Stage:
     broker: Doorbell
     organisation: Organisation = field(init=False)
     workers: list[WorkerProcess] = field(default_factory=list)
+    usual: Mapping[str, str] = field(default_factory=lambda: TIMES)
+    """The workers' times, as the environment says them."""
 
     def __post_init__(self) -> None:
         self.organisation = organisation("Crash test", label=os.urandom(4).hex())
@@ -189,7 +193,7 @@ class Stage:
     ) -> WorkerProcess:
         """Starts a worker; call ``wait_until_ready`` when it is needed."""
         environment = {
-            **TIMES,
+            **self.usual,
             **{f"COUNTERSIGN_{each.upper()}": value for each, value in times.items()},
             **sink.environment(gated=gated),
             "DATABASE_URL": self.database,
@@ -268,6 +272,45 @@ class Stage:
         assert Case.objects.get(pk=case.pk).state == "executed"
         assert operation.resource.holder_id is None
         assert operation.resource.version == 1
+
+
+APPROVE_AND_DIE = """
+import os, signal, sys
+import django
+django.setup()
+from accounts.actors import person_actor
+from accounts.models import Member
+from approvals import decisions
+from approvals.models import Case
+from approvals.tags import tag_of
+from django.db import transaction
+
+case = Case.objects.select_related("proposal").get(pk=int(sys.argv[1]))
+word = decisions.Word(decisions.Verdict.APPROVE, case.proposal.digest)
+with transaction.atomic():
+    if sys.argv[3] == "after":  # the first thing after the commit, before the doorbell
+        transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    reviewer = person_actor(Member.objects.get(pk=int(sys.argv[2])))
+    decisions.decide(actor=reviewer, case_id=case.pk, seen=tag_of(case), word=word)
+    if sys.argv[3] == "before":  # everything written, nothing committed
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def approve_in_a_process(stage: Stage, case: Case, *, dying: str) -> int:
+    """Approves in a process of its own, which is killed ``before`` the commit, ``after`` it or ``never``."""
+    reviewer = stage.organisation.people["reviewer"].member.pk
+    return subprocess.run(
+        [sys.executable, "-c", APPROVE_AND_DIE, str(case.pk), str(reviewer), dying],
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "DATABASE_URL": stage.database,
+            **stage.broker.environment(),
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        },
+        check=False,
+    ).returncode
 
 
 def wait_for(what: str, look: Callable[[], object]) -> None:

@@ -1,9 +1,6 @@
 """A worker is killed at each point of the protocol, for each sink; another carries on. Effects counted at the sink."""
 
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from django.db import connection, transaction
@@ -11,45 +8,7 @@ from django.db import connection, transaction
 from approvals.models import Case
 from ledger.models import Order
 from ledger.states import OperationState
-from tests.crashes.stage import REPOSITORY, Sink, Stage, somebody_waits_for_a_lock, wait_for
-
-APPROVE_AND_DIE = """
-import os, signal, sys
-import django
-django.setup()
-from accounts.actors import person_actor
-from accounts.models import Member
-from approvals import decisions
-from approvals.models import Case
-from approvals.tags import tag_of
-from django.db import transaction
-
-case = Case.objects.select_related("proposal").get(pk=int(sys.argv[1]))
-word = decisions.Word(decisions.Verdict.APPROVE, case.proposal.digest)
-with transaction.atomic():
-    if sys.argv[3] == "after":  # the first thing after the commit, before the doorbell
-        transaction.on_commit(lambda: os.kill(os.getpid(), signal.SIGKILL))
-    reviewer = person_actor(Member.objects.get(pk=int(sys.argv[2])))
-    decisions.decide(actor=reviewer, case_id=case.pk, seen=tag_of(case), word=word)
-    if sys.argv[3] == "before":  # everything written, nothing committed
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def approve_in_a_process(stage: Stage, case: Case, *, dying: str) -> int:
-    """Approves in a process of its own, which is killed ``before`` the commit, ``after`` it or ``never``."""
-    reviewer = stage.organisation.people["reviewer"].member.pk
-    return subprocess.run(
-        [sys.executable, "-c", APPROVE_AND_DIE, str(case.pk), str(reviewer), dying],
-        cwd=REPOSITORY,
-        env={
-            **os.environ,
-            "DATABASE_URL": stage.database,
-            **stage.broker.environment(),
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-        },
-        check=False,
-    ).returncode
+from tests.crashes.stage import Sink, Stage, approve_in_a_process, somebody_waits_for_a_lock, wait_for
 
 
 def test_killed_before_the_operation_record_nothing_exists_and_the_approval_can_be_given_again(

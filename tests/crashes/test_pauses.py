@@ -1,12 +1,10 @@
 """Paused workers, absent brokers, a database that restarts, messages out of time."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
 from approvals.models import Case
@@ -151,28 +149,6 @@ def test_a_warm_shutdown_records_the_call_that_is_on_the_wire(stage: Stage, prov
     worker.terminate()
     assert stage.operation(case).state == OperationState.COMMITTED
     stage.assert_happened_once(case, provider)
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[Server]:
-    """A PostgreSQL of this test's own, to be restarted; this process speaks to it as to the test database."""
-    with Server(tmp_path / "postgres") as server:
-        server.create_database("restarted")
-        ours = dict(connection.settings_dict)
-        connection.close()
-        connection.settings_dict.update(
-            {"NAME": "restarted", "HOST": str(tmp_path / "postgres"), "USER": "postgres", "PORT": ""}
-        )
-        connection.settings_dict["OPTIONS"] = {
-            name: value for name, value in ours["OPTIONS"].items() if name not in ("host", "port")
-        }
-        try:
-            call_command("migrate", verbosity=0)
-            yield server
-        finally:
-            connection.close()
-            connection.settings_dict.clear()
-            connection.settings_dict.update(ours)
 
 
 @pytest.mark.parametrize("immediate", [False, True])
