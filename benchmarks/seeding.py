@@ -13,6 +13,8 @@ from approvals.models import Case
 from benchmarks import rig
 from config.demo import seed
 from config.demo.seed import Organisation
+from ledger import tool_versions
+from ledger.models import Tool
 from ledger.states import EnforcementClass
 from tests.seeding import Named, cases_like
 from tests.worlds import World, approved, quick_passwords
@@ -22,6 +24,8 @@ RESOURCES = 1000
 """So many different things are acted on, as in the limit's own schema."""
 _CHUNK = 5000
 
+_IN_FLIGHT = 64
+"""Calls of one tool at once, in each worker: as many as a service that is called often takes."""
 OWN: dict[str, Any] = {**seed.LEDGER_REFUND, "sentence": "Credit {amount}"}
 """A sentence without the target: cases of one tool then differ in their facts alone."""
 NOTHING: dict[str, Any] = {
@@ -31,6 +35,7 @@ NOTHING: dict[str, Any] = {
     "connector": "nothing",
     "sink": "nothing",
     "key_window": timedelta(hours=24),
+    "calls_in_flight": _IN_FLIGHT,
 }
 """A tool whose sink does nothing at once: what is left is our own work."""
 
@@ -50,6 +55,8 @@ def make_base() -> World:
             made: Organisation = seed.organisation("Benchmark demo", label="bench")
             seed.tool(made.tenant, "own", OWN)
             seed.tool(made.tenant, "nothing", NOTHING)
+            refund = Tool.objects.get(tenant=made.tenant, name="refund")
+            tool_versions.publish(tool=refund, fields={**seed.REFUND, "calls_in_flight": _IN_FLIGHT})
     return World(made)
 
 

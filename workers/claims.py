@@ -32,12 +32,14 @@ _MOST_LOST = 5
 class Claimed:
     """What a claim came to: the grants, where the next one goes on, and resources whose operation needs a budget.
 
-    Each of the latter is claimed by ``claim_reserving``, in a transaction of its own.
+    Each of the latter is claimed by ``claim_reserving``, in a transaction of its own. ``cut_short``: more was due than
+    there was room for, or than is claimed at once.
     """
 
     grants: list[Grant]
     go_on: int
     reserving: list[int]
+    cut_short: bool
 
 
 def claim(*, worker: str, most: int, after: int, lease: float, room: Room | None = None) -> Claimed:
@@ -46,12 +48,28 @@ def claim(*, worker: str, most: int, after: int, lease: float, room: Room | None
     What no longer may happen is ended here, in the same transaction, and counted.
     """
     with transaction.atomic():
+        most = most if room is None else min(most, room.most)
         picked, go_on = picks.pick(after=after, most=most, full=room.full if room else ())
-        fitting = [each for each in picked if room is None or room.take(each.version)]
+        fitting, passed_by = _fitting(picked, room)
         free = _put_off_waiting(fitting)
         reserving = budgets.applying(free)
         grants = _go_on([each for each in free if each.order_id not in reserving], worker=worker, lease=lease)
-    return Claimed(grants, go_on, [each.resource_id for each in free if each.order_id in reserving])
+    return Claimed(
+        grants,
+        go_on if passed_by is None else passed_by - 1,
+        [each.resource_id for each in free if each.order_id in reserving],
+        cut_short=passed_by is not None or len(picked) == most,
+    )
+
+
+def _fitting(picked: Sequence[Picked], room: Room | None) -> tuple[list[Picked], int | None]:
+    """Those there is room for, and the first resource that has to be passed by: the next claim begins with it."""
+    if room is None:
+        return list(picked), None
+    in_turn = sorted(picked, key=lambda each: each.resource_id)
+    fitting = [each for each in in_turn if room.take(each.version)]
+    taken = {each.resource_id for each in fitting}
+    return fitting, next((each.resource_id for each in in_turn if each.resource_id not in taken), None)
 
 
 def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Grant]:

@@ -15,8 +15,8 @@ from workers.connectors.answers import TakesMany
 
 MOST_TOGETHER = 50
 """Orders in one call, for connectors that take many: more make each transaction slower than they save."""
-_CALLS_TOGETHER = 2
-"""Such calls of one tool at once: one is sent while the next is claimed."""
+_CALLS_TOGETHER = 3
+"""Such calls of one tool at once: one is recorded and one sent while the next is claimed."""
 _ONE_AT_A_TIME = (EnforcementClass.NATURAL_REFERENCE, EnforcementClass.NONE)
 
 
@@ -28,6 +28,7 @@ class Slots:
         self._calls = 0
         self._orders: Counter[int] = Counter()
         self._limits: dict[int, int] = {}
+        self._together: set[int] = set()
         self._guard = threading.Lock()
 
     @property
@@ -48,31 +49,57 @@ class Slots:
             self._calls -= calls
             self._orders.subtract(grant.tool_id for grant in grants)
 
-    def room(self, calls: int) -> "Room":
-        """What one claim may take when so many calls are free for it."""
+    def room(self, calls: int, *, patient: bool = False) -> "Room":
+        """What one claim may take when so many calls are free for it.
+
+        ``patient``: tools that have room for a few only count as full. A claim costs as much for a few as for many.
+        """
         with self._guard:
-            return Room(calls, Counter(self._orders), self._limits)
+            return Room(calls, Counter(self._orders), self._limits, self._together, patient)
 
 
 class Room:
-    """The room of one claim: asked for each operation, in turn."""
+    """The room of one claim: asked for each operation, in turn. What it learns of tools is kept for the next one."""
 
-    def __init__(self, calls: int, orders: Counter[int], limits: dict[int, int]) -> None:
+    def __init__(
+        self,
+        calls: int,
+        orders: Counter[int],
+        limits: dict[int, int],
+        together: set[int],
+        patient: bool = False,
+    ) -> None:
         self._calls = calls
         self._orders = orders
         self._limits = limits
-        self.full = [tool_id for tool_id, count in orders.items() if count >= limits.get(tool_id, count + 1)]
+        self._together = together
+        self.full = [
+            tool_id
+            for tool_id, limit in limits.items()
+            if _is_full(limit, in_flight=orders[tool_id], patient=patient)
+        ]
         """Tools that take nothing more: their operations need not even be looked at."""
+
+    @property
+    def most(self) -> int:
+        """Operations that are worth locking: others' claims pass by what this one holds and then does not take."""
+        return MOST_TOGETHER if self._together.difference(self.full) else min(self._calls, MOST_TOGETHER)
 
     def take(self, version: ToolVersion) -> bool:
         """Whether one more order of this tool may be granted; it then counts."""
         limit = self._limits[version.tool_id] = _limit(version)
-        together = takes_many(version.connector)
+        if together := takes_many(version.connector):
+            self._together.add(version.tool_id)
         if self._orders[version.tool_id] >= limit or (self._calls <= 0 and not together):
             return False
         self._orders[version.tool_id] += 1
         self._calls -= 0 if together else 1
         return True
+
+
+def _is_full(limit: int, *, in_flight: int, patient: bool) -> bool:
+    worth_it = max(min(limit // 2, MOST_TOGETHER), 1) if patient else 1
+    return limit - in_flight < worth_it
 
 
 def takes_many(name: str) -> bool:

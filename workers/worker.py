@@ -19,15 +19,21 @@ from django.db import Error, InterfaceError, OperationalError, close_old_connect
 from ledger.claims import Grant
 from ledger.outcomes import Report
 from workers import breaker, claims, outcomes, sweeps, trail
+from workers.claims import Claimed
 from workers.leases import Heartbeat, Lease
 from workers.performance import perform
-from workers.slots import MOST_TOGETHER, Slots
+from workers.slots import MOST_TOGETHER, Room, Slots
 from workers.together import calls, perform_together
 
 log = logging.getLogger(__name__)
 
-SLOTS = 16
+SLOTS = 32
 """Calls in flight per process."""
+_ENOUGH = SLOTS // 2
+_A_WHILE = 0.02
+"""While more is known to be due, a claim waits so many seconds for so many free slots: it costs as much for a few."""
+_AGAIN_EVERY = 0.1
+"""Seconds between two looks for lapsed leases and back-offs that are over."""
 _GROUP = 2 * MOST_TOGETHER
 """Outcomes that are recorded in one transaction."""
 _GROUP_SECONDS = 0.003
@@ -47,6 +53,15 @@ class _Call:
     reports: Sequence[Report] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Barren:
+    """A claim that found nothing: until when that is believed, after so many rings, with these tools full."""
+
+    until: float
+    rings: int
+    full: set[int]
+
+
 class Worker:
     """Claims, performs and records with threads of its own. ``name`` is what attempts and control events keep."""
 
@@ -59,8 +74,11 @@ class Worker:
         self._breaker = breaker.Breaker()
         self._done: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._note_from = 0.0
-        self._after = 0
-        self._reserving: list[int] = []
+        self._look_again_from = 0.0
+        self._claimed_at = 0.0
+        self._last = Claimed([], go_on=0, reserving=[], cut_short=False)
+        self._rings = 0
+        self._barren = _Barren(until=0.0, rings=0, full=set())
         self._heartbeat = Heartbeat(worker=name, lease=self._execution.lease)
         self._pool = ThreadPoolExecutor(SLOTS, thread_name_prefix="call")
         self._threads = [
@@ -92,6 +110,7 @@ class Worker:
 
     def wake(self) -> None:
         """Looks for due work now rather than at the next sweep."""
+        self._rings += 1
         self._awake.set()
 
     # Dispatch: the only thread that claims.
@@ -100,31 +119,53 @@ class Worker:
         while not self._stopping.is_set():
             self._awake.clear()
             try:
-                found = self._take()
+                pause = self._take()
             except Error:
                 log.warning("due work could not be claimed; looking again at the next sweep", exc_info=True)
                 close_old_connections()
-                found = False
+                pause = self._execution.sweep
             except Exception:  # one bad row must not end the only thread that claims
                 log.exception("the claim failed; looking again at the next sweep")
-                found = False
-            if not found:
-                self._awake.wait(self._execution.sweep)
+                pause = self._execution.sweep
+            if pause:
+                self._awake.wait(pause)
         connection.close()
 
-    def _take(self) -> bool:
-        """Claims what the free slots can send at once; returns whether there may be more."""
+    def _take(self) -> float:
+        """Claims what the free slots can send at once; returns the seconds until the next look, unless it is woken."""
         if (free := self._slots.free) == 0:
-            return False
-        # Half of what is free, so that look-ups at a sink that hangs leave room for the others.
-        again = self._grants(partial(claims.take_over, most=(free + 1) // 2))
-        new = self._grants(self._claim_new)
+            return self._execution.sweep
+        now = time.monotonic()
+        looks_again = now >= self._look_again_from
+        again = self._take_over(free) if looks_again else 0
+        patient = self._last.cut_short and now < self._claimed_at + _A_WHILE
+        room = self._slots.room(self._slots.free, patient=patient)
+        if (patient and free < _ENOUGH) or self._is_barren(room, now):
+            return _A_WHILE if patient else self._execution.sweep
+        began_after, rings = self._last.go_on, self._rings
+        new = self._grants(partial(self._claim_new, room=room))
         reserved = sum(
             self._grants(partial(claims.claim_reserving, resource_id=resource_id))
-            for resource_id in self._reserving
+            for resource_id in self._last.reserving
         )
+        if not new and not began_after:
+            self._barren = _Barren(now + self._execution.sweep, rings, set(room.full))
         self._note(claim=new + reserved, take_over=again)
-        return bool(again or new or reserved) or self._after != 0
+        # What begins in the middle and finds nothing has not seen the beginning.
+        if again or new or reserved or began_after or self._last.go_on:
+            return 0.0
+        return self._execution.sweep if looks_again else _AGAIN_EVERY
+
+    def _take_over(self, free: int) -> int:
+        self._look_again_from = time.monotonic() + _AGAIN_EVERY
+        # Half of what is free, so that look-ups at a sink that hangs leave room for the others.
+        return self._grants(partial(claims.take_over, most=(free + 1) // 2))
+
+    def _is_barren(self, room: Room, now: float) -> bool:
+        """Whether a claim has found nothing beside tools that are still full, and nobody has rung since."""
+        barren = self._barren
+        heard = barren.rings != self._rings or now >= barren.until
+        return not heard and bool(barren.full) and barren.full <= set(room.full)
 
     def _note(self, **found: int) -> None:
         """Now and then, for those who watch whether anybody looks."""
@@ -132,12 +173,12 @@ class Worker:
             self._note_from = time.monotonic() + _NOTE_EVERY
             sweeps.made(**found)
 
-    def _claim_new(self, *, worker: str, lease: float) -> list[Grant]:
-        self._reserving = []
-        room = self._slots.room(self._slots.free)
-        claimed = claims.claim(worker=worker, most=MOST_TOGETHER, after=self._after, lease=lease, room=room)
-        self._after, self._reserving = claimed.go_on, claimed.reserving
-        return claimed.grants
+    def _claim_new(self, *, room: Room, worker: str, lease: float) -> list[Grant]:
+        after = self._last.go_on
+        self._last = Claimed([], go_on=0, reserving=[], cut_short=False)  # begin anew if this one fails
+        self._last = claims.claim(worker=worker, most=MOST_TOGETHER, after=after, lease=lease, room=room)
+        self._claimed_at = time.monotonic()
+        return self._last.grants
 
     def _grants(self, ask: Callable[..., list[Grant]]) -> int:
         """Asks for grants and sets out on each at once: whatever fails after this, none that was given is dropped."""
@@ -183,7 +224,7 @@ class Worker:
                 for lease in call.leases:
                     self._heartbeat.release(lease)
             self._slots.give_back(len(group), grants)
-            self.wake()
+            self._awake.set()
             if ended:
                 break
         connection.close()

@@ -1,9 +1,11 @@
 """How many calls a worker has on the wire: in all and by tool; one at a time where nobody could tell a repeat."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 from ledger.claims import Grant
-from ledger.models import Tool, ToolVersion
+from ledger.models import Operation, Tool, ToolVersion
 from ledger.states import EnforcementClass
 from tests.worlds import LEASE, World, approved
 from workers import claims
@@ -17,6 +19,9 @@ def version(connector: str = "stripe_refunds", *, limit: int = 16, **changes: st
         enforcement=changes.get("enforcement", EnforcementClass.PROVIDER_KEY),
         calls_in_flight=limit,
     )
+
+
+ON_ITS_WAY = cast(Grant, SimpleNamespace(tool_id=1))
 
 
 def taken(slots: Slots, wanted: int, of: ToolVersion) -> int:
@@ -38,7 +43,24 @@ def test_tools_that_cannot_tell_a_repeat_go_one_at_a_time() -> None:
 
 
 def test_orders_that_go_out_together_share_a_slot() -> None:
-    assert taken(Slots(1), 500, version("owned_ledger")) == 2 * MOST_TOGETHER
+    assert taken(Slots(1), 500, version("owned_ledger")) == 3 * MOST_TOGETHER
+
+
+def test_no_more_is_locked_than_can_be_sent_until_a_tool_takes_many_in_a_call() -> None:
+    slots = Slots(16)
+    assert slots.room(5).most == 5
+    assert slots.room(5).take(version("owned_ledger"))
+    assert slots.room(5).most == MOST_TOGETHER
+
+
+def test_a_patient_claim_waits_until_a_tool_has_room_for_half_of_what_it_may_have_in_flight() -> None:
+    for limit, held, waits in ((16, 9, True), (16, 8, False), (16, 0, False), (1, 1, True), (1, 0, False)):
+        slots = Slots(16)
+        assert taken(slots, 1, version(limit=limit)) == 1
+        for _ in range(held):
+            slots.take([ON_ITS_WAY])
+        assert bool(slots.room(slots.free, patient=True).full) == waits, (limit, held)
+        assert bool(slots.room(slots.free).full) == (held == limit)
 
 
 def test_what_the_worker_has_no_room_for_stays_due_and_what_comes_back_makes_room(world: World) -> None:
@@ -55,6 +77,20 @@ def test_what_the_worker_has_no_room_for_stays_due_and_what_comes_back_makes_roo
     slots.give_back(1, first[:1])
     assert len(claimed_into(slots)) == 1
     assert slots.free == 14
+
+
+def test_the_next_claim_begins_with_the_first_resource_there_was_no_room_for(world: World) -> None:
+    limited(world, 2)
+    for number in range(4):
+        approved(world, str(number), target=f"order:{number}")
+    resources = list(Operation.objects.order_by("resource_id").values_list("resource_id", flat=True))
+    slots = Slots(16)
+
+    claimed = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE, room=slots.room(16))
+
+    assert len(claimed.grants) == 2
+    assert claimed.cut_short
+    assert claimed.go_on == resources[2] - 1
 
 
 def claimed_into(slots: Slots) -> Sequence[Grant]:
