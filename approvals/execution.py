@@ -9,12 +9,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from accounts.sql import Queries
 from approvals import proposals, votes
 from approvals.models import Case
 from approvals.states import Act, CaseState
 from ledger import findings
 from ledger.picks import Picked
-from ledger.sql import Queries
 from ledger.states import OperationState
 
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
@@ -145,6 +145,11 @@ def fail_never_sent(subjects: Sequence[int], *, worker: str) -> set[int]:
     if len(moved) != len(free):
         raise RuntimeError(f"{len(free)} executing cases were to fail, {len(moved)} did.")
     return set(free)
+
+
+def traces(subjects: Sequence[int]) -> dict[int, str]:
+    """{case id: the trace its agent gave}, for those that have one."""
+    return {row.id: row.trace_id for row in QUERIES.rows("traces", cases=list(subjects))}
 
 
 def lock_case(subject: int) -> None:

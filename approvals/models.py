@@ -266,11 +266,16 @@ class Revision(models.Model):
     """One write to a case: the state it left, whose act it was, and why. Its number is the case's ETag."""
 
     pk = models.CompositePrimaryKey("case_id", "number")
-    case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="revisions", db_index=False)
+    # Copied from the case's own row, which has both: foreign keys would lock case and proposal once more.
+    case = models.ForeignKey(
+        Case, on_delete=models.PROTECT, related_name="revisions", db_index=False, db_constraint=False
+    )
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=20, choices=CaseState.choices)
     act = models.CharField(max_length=20, choices=Act.choices)
-    proposal = models.ForeignKey(Proposal, on_delete=models.PROTECT, related_name="+", db_index=False)
+    proposal = models.ForeignKey(
+        Proposal, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     actor_kind = models.CharField(max_length=10)
     actor_id = models.BigIntegerField()
     actor_name = models.CharField(max_length=100)

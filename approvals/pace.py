@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from accounts.models import Member
+from accounts.sql import Queries
 from approvals.states import Verdict
-from ledger.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("pace.sql"))
 

@@ -194,21 +194,35 @@ def material(proposal: Proposal) -> dict[str, Any]:
 def intact(row: Any) -> bool:
     """Whether stored content still has its fingerprint, and the facts and words still have their digest.
 
-    ``row`` as ``lock_cases`` in queries.sql answers it: plain columns, since a claim asks this of fifty at once.
+    ``row`` as ``lock_cases`` in queries.sql answers it: plain columns, since a claim asks this of fifty at once. The
+    material is hashed as it is stored, between the other members: only canonical text has the approved digest.
     """
     try:
-        stored = json.loads(row.material)
-        digest = _seen(
-            {"reference": row.reference, "action": row.action, "target": row.target, "step": row.step},
-            stored["parameters"],
-            stored["expects"],
-            (row.rationale, json.loads(row.evidence)),
-            (tools.version(row.tool_version_id).number, row.policy_version),
-            row.sentence,
+        facts = {"reference": row.reference, "action": row.action, "target": row.target, "step": row.step}
+        expects, parameters = _parts(row.material)
+        seen = (
+            f'{{"evidence":{canonical(json.loads(row.evidence))},"expects":{expects},"facts":{canonical(facts)}'
+            f',"parameters":{parameters},"policy_version":{row.policy_version:d}'
+            f',"rationale":{canonical(row.rationale)},"sentence":{canonical(row.sentence)}'
+            f',"tool_version":{tools.version(row.tool_version_id).number:d}}}'
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return False  # what cannot even be read is not what was approved
-    return bool(sha256(row.material) == row.fingerprint and digest == row.digest)
+    return bool(sha256(row.material) == row.fingerprint and sha256(seen) == row.digest)
+
+
+def _parts(material: str) -> tuple[str, str]:
+    """The texts of its two members, ``expects`` and ``parameters``. Raises ValueError where it is anything else."""
+    _, end = _DECODER.raw_decode(material, len(_EXPECTS))
+    if not (
+        material.startswith(_EXPECTS) and material.startswith(_PARAMETERS, end) and material.endswith("}")
+    ):
+        raise ValueError
+    return material[len(_EXPECTS) : end], material[end + len(_PARAMETERS) : -1]
+
+
+_DECODER = json.JSONDecoder()
+_EXPECTS, _PARAMETERS = '{"expects":', ',"parameters":'
 
 
 def facts_of(case: Case) -> Facts:

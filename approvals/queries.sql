@@ -34,6 +34,11 @@ JOIN approvals_vote v ON v.case_id = wanted.case_id AND v.revision = wanted.revi
 JOIN approvals_case c ON c.id = v.case_id
 ORDER BY v.case_id, v.reviewer_id, v.id DESC;
 
+-- name: traces
+-- Promises the trace that each case's agent has named for what is being carried out, where there is one.
+SELECT c.id, p.trace_id FROM approvals_case c JOIN approvals_proposal p ON p.id = c.proposal_id
+WHERE c.id = ANY(%(cases)s) AND p.trace_id <> '';
+
 -- name: advance_cases
 -- Promises that the cases in one of the source states move, each one revision up with its Revision row.
 -- Safe because the source states are in the WHERE and the answer is counted: a case that is elsewhere is missing in it.

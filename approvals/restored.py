@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
+from accounts.sql import Queries
 from approvals.models import Case
 from approvals.states import CaseState
 from ledger.identity import idempotency_key
-from ledger.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("restored.sql"))
 

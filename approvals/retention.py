@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django.db import transaction
 
+from accounts.sql import Queries
 from approvals.errors import NotFound
 from approvals.models import Case, Pruning
 from ledger import findings, retention, sweeps
-from ledger.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("retention.sql"))
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from accounts import members
+from accounts.sql import Queries
 from approvals.models import Case, Vote
 from approvals.states import Verdict
-from ledger.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
 
@@ -23,11 +23,9 @@ def standing_approvals(revisions: Iterable[tuple[int, int]]) -> dict[int, set[in
     standing: dict[int, set[int]] = defaultdict(set)
     if not approvals:
         return standing
-    reviewers = members.reviewers_among({vote.reviewer_id for vote in approvals})
-    owners = members.owners_of({vote.agent_id for vote in approvals})
+    deciding = members.may_decide({(vote.reviewer_id, vote.agent_id) for vote in approvals})
     for vote in approvals:
-        behind_it = (owners[vote.agent_id], vote.opened_by_id)
-        if vote.reviewer_id in reviewers and vote.reviewer_id not in behind_it:
+        if (vote.reviewer_id, vote.agent_id) in deciding and vote.reviewer_id != vote.opened_by_id:
             standing[vote.case_id].add(vote.reviewer_id)
     return standing
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from accounts.sql import Queries
 from benchmarks import rig
-from ledger.sql import Queries
 from workers import claims, outcomes
 from workers.connectors.answers import Receipt
 from workers.performance import report_of

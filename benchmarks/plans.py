@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 from django.db import connection, transaction
 
+from accounts.sql import Queries
 from benchmarks import rig
-from ledger.sql import Queries
 from workers import claims, outcomes
 from workers.connectors.answers import Receipt, Uncertain
 from workers.performance import report_of

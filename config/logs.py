@@ -25,7 +25,8 @@ class Line(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
         """The line itself; whatever is in it, it stays one."""
-        return super().formatMessage(record).translate(_CONTROLS)
+        line = super().formatMessage(record)
+        return line if line.isprintable() else line.translate(_CONTROLS)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
         """The chain of exceptions, the last one first, each with its places and without its words."""

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from accounts.sql import Queries
 from ledger.models import Budget, Order
 from ledger.money import digits
 from ledger.picks import Picked
-from ledger.sql import Queries
 from ledger.states import BudgetSpan
 
 QUERIES = Queries(Path(__file__).with_name("budgets.sql"))

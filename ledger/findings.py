@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
 from ledger.models import Finding
@@ -70,9 +70,4 @@ def mute(*, finding_id: int) -> bool:
 
 def disputed(subjects: Iterable[int]) -> set[int]:
     """Those of the subjects about which a finding is open: neither approved nor claimed until it closes."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT subject FROM ledger_finding WHERE subject = ANY(%s) AND closed_at IS NULL",
-            [list(subjects)],
-        )
-        return {subject for (subject,) in cursor.fetchall()}
+    return {row.subject for row in QUERIES.rows("disputed_subjects", subjects=list(subjects))}

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 
 from ledger import clock
 from ledger.models import Halt
+from ledger.picks import QUERIES
 
 _LOCKS = 0x48414C54
 """Names our advisory locks among others' in the database; each is held until its transaction ends."""
@@ -77,28 +78,17 @@ def _open(tenant_id: UUID, tool_id: int | None) -> QuerySet[Halt]:
 
 def standstill(tenant_ids: Iterable[UUID]) -> Standstill:
     """What stands still of these tenants. In a claim, ask after ``hold_shared``."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tenant_id, tool_id, reason FROM ledger_halt"
-            " WHERE tenant_id = ANY(%s) AND (ends_at IS NULL OR ends_at > clock_timestamp())",
-            [list(tenant_ids)],
-        )
-        rows = cursor.fetchall()
+    rows = QUERIES.rows("halts_in_force", tenants=list(tenant_ids))
     return Standstill(
-        tenants={tenant_id: reason for tenant_id, tool_id, reason in rows if tool_id is None},
-        tools={tool_id: reason for _tenant_id, tool_id, reason in rows if tool_id is not None},
+        tenants={row.tenant_id: row.reason for row in rows if row.tool_id is None},
+        tools={row.tool_id: row.reason for row in rows if row.tool_id is not None},
     )
 
 
 def hold_shared(tenant_ids: Collection[UUID]) -> set[UUID]:
     """Those of the tenants that nobody is halting at this moment, held so until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT tenant, pg_try_advisory_xact_lock_shared(%s, hashtext(tenant::text))"
-            " FROM unnest(%s::uuid[]) AS asked (tenant)",
-            [_LOCKS, sorted(tenant_ids)],
-        )
-        return {tenant for tenant, held in cursor.fetchall() if held}
+    rows = QUERIES.rows("hold_tenants", tenants=sorted(tenant_ids), locks=_LOCKS)
+    return {row.tenant_id for row in rows if row.held}
 
 
 def _hold(tenant_id: UUID) -> None:

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from accounts.sql import Queries
 from ledger import clock
 from ledger.models import Finding, Tool
-from ledger.sql import Queries
 from ledger.states import ControlEventKind, FindingKind, OperationState
 
 QUERIES = Queries(Path(__file__).with_name("measures.sql"))

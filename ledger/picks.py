@@ -3,15 +3,15 @@
 Rows are plain values: a claim takes fifty at a time, and a model instance for each would cost more than the locks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from accounts.sql import Queries
 from ledger import tools
 from ledger.models import ToolVersion
-from ledger.sql import Queries
 from ledger.states import OperationState
 
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
@@ -101,8 +101,7 @@ def pick_of(resources: Sequence[int]) -> list[Picked]:
     if not resources:
         return []
     rows = QUERIES.rows("pick_due_operations", resources=list(resources))
-    newest = tools.newest_versions({row.tool_id for row in rows})
-    return [_picked(row, newest, NO_HISTORY) for row in rows]
+    return [_picked(row, NO_HISTORY) for row in rows]
 
 
 def lock_free(resource_id: int) -> bool:
@@ -121,8 +120,7 @@ def pick_again(*, most: int) -> list[Picked]:
         return []
     rows = QUERIES.rows("pick_due_again", resources=held)
     histories = _histories([row.order_id for row in rows])
-    newest = tools.newest_versions({row.tool_id for row in rows})
-    return [_picked(row, newest, histories[row.order_id]) for row in rows]
+    return [_picked(row, histories[row.order_id]) for row in rows]
 
 
 def _histories(orders: list[int]) -> dict[int, History]:
@@ -139,7 +137,7 @@ def _histories(orders: list[int]) -> dict[int, History]:
     }
 
 
-def _picked(row: Any, newest: Mapping[int, ToolVersion], history: History) -> Picked:
+def _picked(row: Any, history: History) -> Picked:
     return Picked(
         order_id=row.order_id,
         resource_id=row.resource_id,
@@ -159,7 +157,7 @@ def _picked(row: Any, newest: Mapping[int, ToolVersion], history: History) -> Pi
         sink_version=row.sink_version,
         state=OperationState(row.state),
         attempts=row.attempt_count,
-        refusal=_refusal(row, newest[row.tool_id]),
+        refusal=_refusal(row, tools.version(row.newest_id)),
         fallen_silent=row.worker is not None,
         earlier_keys=tuple(row.earlier_keys),
         history=history,

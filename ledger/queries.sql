@@ -34,7 +34,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 SELECT o.order_id, o.resource_id, r.name AS resource, r.version AS resource_version, o.tool_id, o.state, o.worker,
        o.attempt_count, d.tenant_id, d.agent_id, d.tool_version_id, d.key, d.subject, d.approved_revision, d.fingerprint,
        d.digest, d.body, d.amount_minor, d.currency, d.expected_version, d.sink_version,
-       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys
+       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys,
+       (SELECT id FROM ledger_toolversion v WHERE v.tool_id = o.tool_id ORDER BY number DESC LIMIT 1) AS newest_id
 FROM unnest(%(resources)s::bigint[]) AS locked (resource_id)
 JOIN ledger_resource r ON r.id = locked.resource_id
 CROSS JOIN LATERAL (
@@ -67,7 +68,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 SELECT o.order_id, o.resource_id, r.name AS resource, r.version AS resource_version, o.tool_id, o.state, o.worker,
        o.attempt_count, d.tenant_id, d.agent_id, d.tool_version_id, d.key, d.subject, d.approved_revision, d.fingerprint,
        d.digest, d.body, d.amount_minor, d.currency, d.expected_version, d.sink_version,
-       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys
+       ARRAY(SELECT key FROM ledger_order e WHERE e.subject = d.subject AND e.id < d.id ORDER BY e.id) AS earlier_keys,
+       (SELECT id FROM ledger_toolversion v WHERE v.tool_id = o.tool_id ORDER BY number DESC LIMIT 1) AS newest_id
 FROM ledger_operation o
 JOIN ledger_resource r ON r.id = o.resource_id AND r.holder_id = o.order_id
 JOIN ledger_order d ON d.id = o.order_id
@@ -198,11 +200,12 @@ FOR NO KEY UPDATE;
 -- Promises which of the grants are still in force, with their operation's state, their resources locked in id order.
 -- Safe because token and holder are judged again on the locked resource, which every grant changes: a newer grant that
 -- committed meanwhile drops the row here, and none can come while this transaction is open.
+-- Unresolved is said by what it is not: else the planner walks the index of all that are, each dead entry of it.
 SELECT o.order_id, o.token, o.state
 FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[]) AS report (order_id, token)
 JOIN ledger_operation o ON o.order_id = report.order_id AND o.token = report.token AND o.worker IS NOT NULL
 JOIN ledger_resource r ON r.id = o.resource_id AND r.holder_id = o.order_id AND r.token = o.token
-WHERE o.order_id = ANY(%(orders)s) AND o.state IN ('started', 'outcome_unknown')
+WHERE o.order_id = ANY(%(orders)s) AND o.state NOT IN ('not_started', 'committed', 'failed_before_commit')
 ORDER BY r.id
 FOR NO KEY UPDATE OF r;
 
@@ -225,7 +228,7 @@ WITH report AS (
         settled_at = CASE WHEN report.wait IS NULL THEN clock_timestamp() END
     FROM report
     WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
-      AND o.state IN ('started', 'outcome_unknown')
+      AND o.state NOT IN ('not_started', 'committed', 'failed_before_commit')
     RETURNING o.order_id, o.resource_id, o.state
 ), closed AS (
     UPDATE ledger_attempt a
@@ -298,3 +301,18 @@ RETURNING id, subject;
 UPDATE ledger_operation SET due_at = clock_timestamp()
 WHERE order_id IN (SELECT id FROM ledger_order WHERE subject = ANY(%(subjects)s))
   AND state IN ('not_started', 'started', 'outcome_unknown') AND worker IS NULL;
+
+-- name: disputed_subjects
+-- Promises those of the subjects about which a finding is open. In a claim, ask when their cases are locked.
+SELECT subject FROM ledger_finding WHERE subject = ANY(%(subjects)s) AND closed_at IS NULL;
+
+-- name: hold_tenants
+-- Promises those of the tenants that nobody is halting at this moment, held until the transaction ends.
+-- Safe because it waits for nobody, and a halt waits for it.
+SELECT tenant_id, pg_try_advisory_xact_lock_shared(%(locks)s, hashtext(tenant_id::text)) AS held
+FROM unnest(%(tenants)s::uuid[]) AS asked (tenant_id);
+
+-- name: halts_in_force
+-- Promises what stands still of these tenants now. In a claim, ask when they are held: in a snapshot after their locks.
+SELECT tenant_id, tool_id, reason FROM ledger_halt
+WHERE tenant_id = ANY(%(tenants)s::uuid[]) AND (ends_at IS NULL OR ends_at > clock_timestamp());

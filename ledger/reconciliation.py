@@ -13,9 +13,9 @@ from uuid import UUID
 
 from django.db import transaction
 
+from accounts.sql import Queries
 from ledger import clock, picks
 from ledger.models import Finding, Reconciliation, Tool, ToolVersion
-from ledger.sql import Queries
 from ledger.states import FindingKind
 
 QUERIES = Queries(Path(__file__).with_name("reconciliation.sql"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
-from ledger.sql import Queries
+from accounts.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("resources.sql"))
 

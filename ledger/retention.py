@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
 
-from ledger.sql import Queries
+from accounts.sql import Queries
 
 QUERIES = Queries(Path(__file__).with_name("retention.sql"))
 

@@ -4,11 +4,11 @@ Keys, tokens, outcomes and the proposal's ``trace_id``; never parameters, receip
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from django.db import Error
 
-from approvals.models import Case
+from approvals import execution
 from ledger.claims import Grant
 from ledger.outcomes import Report
 
@@ -34,7 +34,10 @@ def ended(reports: Sequence[Report]) -> None:
     """Says what the attempts came to, with the trace of each one's proposal."""
     if not reports or not log.isEnabledFor(logging.INFO):
         return
-    traces = _traces(reports)
+    try:
+        traces = execution.traces([each.subject for each in reports])
+    except Error:  # a line without its trace is better than an outcome that waits for it
+        traces = {}
     for each in reports:
         log.info(
             "ended key=%s tool=%s token=%d worker=%s outcome=%s state=%s sent=%s trace=%s",
@@ -45,14 +48,5 @@ def ended(reports: Sequence[Report]) -> None:
             each.outcome,
             each.state,
             _SENT[each.sent],
-            traces.get(each.subject) or "-",
+            traces.get(each.subject, "-"),
         )
-
-
-def _traces(reports: Sequence[Report]) -> Mapping[int, str]:
-    """By case. A line without its trace is better than an outcome that waits for it."""
-    try:
-        cases = Case.objects.filter(pk__in={each.subject for each in reports})
-        return dict(cases.values_list("pk", "proposal__trace_id"))
-    except Error:
-        return {}

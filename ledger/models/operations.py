@@ -35,6 +35,7 @@ class Resource(models.Model):
         null=True,
         related_name="+",
         db_index=False,  # so that a grant rewrites no index entry; the operations' own index says "at most one"
+        db_constraint=False,  # written by the grant alone, from the operation it has locked
         help_text="its unresolved operation",
     )
 
@@ -185,7 +186,7 @@ class Operation(models.Model):
         indexes = [
             models.Index(
                 name="operations_due",
-                fields=["resource", "due_at"],
+                fields=["resource", "due_at", "order"],
                 condition=Q(state=OperationState.NOT_STARTED),
             ),
             models.Index(
@@ -258,8 +259,9 @@ class Attempt(models.Model):
     """One grant: one fencing token, one worker, at most one send. Written at the grant, closed once."""
 
     pk = models.CompositePrimaryKey("operation_id", "number")
+    # Written by the grant alone, from the operation it has locked: a foreign key would lock it once more.
     operation = models.ForeignKey(
-        Operation, on_delete=models.PROTECT, related_name="attempts", db_index=False
+        Operation, on_delete=models.PROTECT, related_name="attempts", db_index=False, db_constraint=False
     )
     number = models.PositiveIntegerField()
     token = models.BigIntegerField()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.apps import apps
 
-from ledger.sql import Queries
+from accounts.sql import Queries
 
 ROOT = Path(__file__).resolve().parents[2]
 APPS = ["accounts", "ledger", "approvals", "workers"]

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 from django.conf import settings
 from django.db import connection
+from psycopg.rows import namedtuple_row
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -31,17 +31,23 @@ class Queries:
         """
         if connection.queries_logged:  # somebody wants to see what is asked, through Django's own cursor
             with connection.cursor() as logged:
+                logged.cursor.row_factory = namedtuple_row
                 logged.execute(self._statements[name], parameters)
-                return _named(logged)
+                return _rows(logged.cursor)
         connection.ensure_connection()
         connection.validate_no_broken_transaction()
-        with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        plain = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
+        with connection.wrap_database_errors, plain as cursor:
             written = {
                 name: _array(value) if isinstance(value, list) else value
                 for name, value in parameters.items()
             }
             cursor.execute(self._statements[name], written, prepare=settings.DATABASE_PREPARES)
-            return _named(cursor)
+            return _rows(cursor)
+
+
+def _rows(cursor: psycopg.Cursor[Any]) -> list[Any]:
+    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 def _array(values: list[Any]) -> str:
@@ -58,15 +64,3 @@ def _element(value: Any) -> str:
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)
-
-
-def _named(cursor: Any) -> list[Any]:
-    if cursor.description is None:
-        return []
-    row = _row_type(tuple(column.name for column in cursor.description))
-    return [row._make(values) for values in cursor.fetchall()]
-
-
-@cache
-def _row_type(columns: tuple[str, ...]) -> Any:
-    return NamedTuple("Row", [(column, Any) for column in columns])

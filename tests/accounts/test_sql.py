@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from django.db import DataError
 
-from ledger.sql import Queries
+from accounts.sql import Queries
 
 HOSTILE = ['a"b', "back\\slash", "{1,2}", "NULL", "", "null", " ", "é\n\t", "','", None, "\U0001f600"]
 
