@@ -37,6 +37,12 @@ class Slots:
         with self._guard:
             return self._most - self._calls
 
+    @property
+    def taken(self) -> int:
+        """Calls whose outcome is not recorded yet."""
+        with self._guard:
+            return self._calls
+
     def take(self, call: Sequence[Grant]) -> None:
         """One more call is on its way, with the orders of these grants."""
         with self._guard:

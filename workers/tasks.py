@@ -10,8 +10,8 @@ from workers import bootsteps, hints, reconciliation, sweeps
 def execute(hinted: object = None) -> None:
     """The doorbell: something may be due."""
     worker = bootsteps.running()
+    worker.wake()  # first: due work is found without the hints
     hints.observe(hinted or [], worker=worker.name)
-    worker.wake()
 
 
 @shared_task(name="workers.sweep")

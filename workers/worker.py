@@ -32,12 +32,12 @@ SLOTS = 32
 _ENOUGH = SLOTS // 2
 _A_WHILE = 0.02
 """While more is known to be due, a claim waits so many seconds for so many free slots: it costs as much for a few."""
-_AGAIN_EVERY = 0.1
+_AGAIN_EVERY = 0.25
 """Seconds between two looks for lapsed leases and back-offs that are over."""
 _GROUP = 2 * MOST_TOGETHER
 """Outcomes that are recorded in one transaction."""
 _GROUP_SECONDS = 0.003
-"""Recordings wait so long for others to share a transaction with."""
+"""Recordings wait so long for others that are on their way, to share a transaction with them."""
 _NOTE_EVERY = 5.0
 """Seconds between two notes of when due work was last looked for."""
 _RECORD_AGAIN = 0.2
@@ -231,7 +231,7 @@ class Worker:
 
     def _group(self, first: _Call) -> tuple[list[_Call], bool]:
         group, until = [first], time.monotonic() + _GROUP_SECONDS
-        while sum(len(call.grants) for call in group) < _GROUP:
+        while sum(len(call.grants) for call in group) < _GROUP and self._slots.taken > len(group):
             try:
                 call = self._done.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
