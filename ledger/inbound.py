@@ -5,12 +5,13 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from ledger import picks
+from ledger import outcomes, picks
 from ledger.models import InboundEvent, Operation, Tool
-from ledger.states import UNRESOLVED
+from ledger.states import SETTLED, UNRESOLVED
 
 _PAGE = 200
 
@@ -25,13 +26,19 @@ def store(*, tool: Tool, event_id: str, kind: str, body: str) -> InboundEvent:
 def match(event: InboundEvent, *, keys: Sequence[str], names: Sequence[str]) -> bool:
     """Ties the event to its tenant's operation with one of the keys; without keys by the sink's own names.
 
-    An unresolved operation that nobody holds becomes due. Returns whether there is one.
+    An unresolved operation that nobody holds becomes due; one that a worker holds does so when its outcome is recorded
+    as unknown. Returns whether there is one.
     """
     operation = _by_key(event, keys) if keys else _by_name(event, names)
     if operation is None:
         return False
-    InboundEvent.objects.filter(pk=event.pk, operation=None).update(operation=operation, matched_at=Now())
-    picks.QUERIES.rows("make_due", orders=[operation.pk])
+    with transaction.atomic():
+        if operation.state not in SETTLED:
+            outcomes.lock(
+                [operation.pk]
+            )  # a recording under way is waited for, and a later one sees the event
+        InboundEvent.objects.filter(pk=event.pk, operation=None).update(operation=operation, matched_at=Now())
+        picks.QUERIES.rows("make_due", orders=[operation.pk])
     return True
 
 

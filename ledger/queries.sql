@@ -211,7 +211,8 @@ FOR NO KEY UPDATE OF r;
 
 -- name: record_operations
 -- Promises each operation the state its worker's report amounts to, once, by the token in force; its attempt closed; its
--- resource let go and one version up, where that is final and where it happened.
+-- resource let go and one version up, where that is final and where it happened. An unknown outcome waits, but not
+-- where an event about it came while its worker was at it: then `make_due` left it to the worker, which may not have seen.
 -- Safe because token and state are in the WHERE: a stale recording changes nothing, and the caller counts the rows.
 WITH report AS (
     SELECT * FROM unnest(%(orders)s::bigint[], %(tokens)s::bigint[], %(states)s::text[], %(references)s::text[],
@@ -224,7 +225,15 @@ WITH report AS (
         reference = report.reference,
         reason = report.reason,
         worker = NULL,
-        due_at = CASE WHEN report.wait IS NOT NULL THEN clock_timestamp() + make_interval(secs => report.wait) END,
+        due_at = CASE
+            WHEN report.wait IS NULL THEN NULL
+            WHEN report.state = 'outcome_unknown' AND EXISTS (
+                SELECT FROM ledger_inboundevent e
+                JOIN ledger_attempt a ON a.operation_id = e.operation_id AND a.token = report.token
+                WHERE e.operation_id = report.order_id AND e.matched_at >= a.started_at
+            ) THEN clock_timestamp()
+            ELSE clock_timestamp() + make_interval(secs => report.wait)
+        END,
         settled_at = CASE WHEN report.wait IS NULL THEN clock_timestamp() END
     FROM report
     WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
@@ -265,7 +274,7 @@ JOIN ledger_evidence e ON e.operation_id = report.order_id AND e.reference <> re
 
 -- name: make_due
 -- Promises that an unresolved operation nobody is working on is looked at now.
--- Safe because a live grant is left alone: its worker is looking already.
+-- Safe because a live grant is left alone: its worker is looking already, and its recording looks for events.
 UPDATE ledger_operation SET due_at = clock_timestamp()
 WHERE order_id = ANY(%(orders)s) AND state IN ('started', 'outcome_unknown') AND worker IS NULL;
 

@@ -5,6 +5,7 @@ from approvals.errors import VersionConflict
 from approvals.models import Case
 from approvals.states import Verdict
 from ledger import claims as ledger_claims
+from ledger import inbound
 from ledger.models import Attempt, Evidence, Operation
 from ledger.states import AttemptOutcome, ControlEventKind
 from tests.races.rivals import Came, passes_by, race
@@ -287,3 +288,37 @@ def test_what_ends_at_a_later_grant_waits_for_nobody(world: World) -> None:
 def grants(came: Came) -> list[ledger_claims.Grant]:
     assert isinstance(came.value, list), came.error
     return came.value
+
+
+def test_an_event_that_comes_while_an_unknown_outcome_is_being_recorded_brings_the_look_up_forward(
+    world: World,
+) -> None:
+    grant = claimed(world)
+    tool = Operation.objects.get(pk=grant.order_id).tool
+    event = inbound.store(tool=tool, event_id="evt_1", kind="refund.updated", body="{}")
+
+    said = report(grant, AttemptOutcome.UNCERTAIN, wait=3600.0)
+    won, lost = race(
+        winner=lambda: outcomes.record([said]),
+        loser=lambda: inbound.match(event, keys=[grant.key], names=[]),
+    )
+
+    assert (won.error, lost) == (None, Came(value=True))
+    assert len(take_over()) == 1
+
+
+def test_an_unknown_outcome_that_is_recorded_while_an_event_is_being_matched_is_looked_up_at_once(
+    world: World,
+) -> None:
+    grant = claimed(world)
+    tool = Operation.objects.get(pk=grant.order_id).tool
+    event = inbound.store(tool=tool, event_id="evt_1", kind="refund.updated", body="{}")
+
+    said = report(grant, AttemptOutcome.UNCERTAIN, wait=3600.0)
+    won, lost = race(
+        winner=lambda: inbound.match(event, keys=[grant.key], names=[]),
+        loser=lambda: outcomes.record([said]),
+    )
+
+    assert (won, lost.error) == (Came(value=True), None)
+    assert len(take_over()) == 1

@@ -15,7 +15,17 @@ from ledger.models import InboundEvent, Operation, Tool
 from ledger.states import AttemptOutcome, ControlEventKind, OperationState
 from sandbox.events import EARLY, LATE, OUT_OF_ORDER, TWICE, Events, signature
 from sandbox.faults import Fault
-from tests.worlds import World, approved, claimed, events, new_world, operation, recorded, the_machines_agree
+from tests.worlds import (
+    World,
+    approved,
+    claimed,
+    events,
+    new_world,
+    operation,
+    recorded,
+    take_over,
+    the_machines_agree,
+)
 from workers import inbound
 
 __all__ = ["the_machines_agree"]
@@ -97,6 +107,31 @@ def test_an_event_that_comes_before_the_answer_leaves_the_worker_that_waits_for_
 
     assert InboundEvent.objects.get().operation_id == grant.order_id
     assert operation(grant).due_at == before
+
+
+def test_an_event_that_came_while_a_worker_was_at_it_counts_once_its_outcome_is_unknown(
+    client: Client, world: World
+) -> None:
+    grant = claimed(world)
+    post(client, hook(world), event(refund(grant)))
+
+    recorded(grant, AttemptOutcome.UNCERTAIN, wait=3600.0)
+    assert is_due(grant)
+
+    (again,) = take_over()  # after the event: what it then cannot tell waits as ever
+    recorded(again, AttemptOutcome.UNCERTAIN, wait=3600.0, worker="worker-b")
+    assert not is_due(again)
+
+
+def test_an_event_that_came_while_a_worker_was_at_it_leaves_an_order_that_was_not_sent_to_its_pause(
+    client: Client, world: World
+) -> None:
+    grant = claimed(world)
+    post(client, hook(world), event(refund(grant)))
+
+    recorded(grant, AttemptOutcome.BUSY, wait=3600.0)
+
+    assert not is_due(grant)
 
 
 def test_an_event_that_comes_twice_is_one_row(client: Client, world: World, unknown: Grant) -> None:
