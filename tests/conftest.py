@@ -9,6 +9,9 @@ from django.core.management.color import Style
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.db.models.signals import post_migrate
 from django.test import override_settings
+from pytest_django import DjangoDbBlocker
+
+from tests import databases
 
 pytest_plugins = ["tests.browser_support"]
 
@@ -29,13 +32,20 @@ def folder_of_static_files() -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None) -> None:
-    """Lets tests that commit clean up after themselves, in spite of the tables that refuse to forget."""
+def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """In place of pytest-django's: a copy of a database that is migrated once, however many processes there are.
+
+    Lets tests that commit clean up after themselves, in spite of the tables that refuse to forget.
+    """
+    with django_db_blocker.unblock():
+        databases.make_template()
     # On the class: while an event loop runs in a thread, Django gives it a connection of its own.
     DatabaseOperations.sql_flush = _delete_without_triggers  # type: ignore[assignment,method-assign]
     # Django makes these rows again after every such test; we never take them away.
     post_migrate.disconnect(create_contenttypes)
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
+    with databases.copy_of_template():
+        yield
 
 
 def _delete_without_triggers(

@@ -13,7 +13,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 from django.conf import settings
-from django.core.management import call_command
 from django.db import connection
 
 from config.embedded.postgres import Server
@@ -21,6 +20,7 @@ from ledger import tools
 from tests.crashes.doorbell import Doorbell, doorbell
 from tests.crashes.gate import Gate
 from tests.crashes.stage import REPOSITORY, OwnLedger, Provider, Sink, Stage
+from tests.databases import copy_to, database_url
 from workers.connectors import owned_ledger
 
 
@@ -96,43 +96,46 @@ def stage(tmp_path: Path, transactional_db: None, broker: Doorbell) -> Iterator[
     stage.end()
 
 
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    """A PostgreSQL of this test's own, to be restarted; this process speaks to it as to the test database."""
+@pytest.fixture(scope="session")
+def further_server(django_db_setup: None) -> Iterator[Server]:
+    """One more PostgreSQL, with a migrated database to copy."""
     # Not in pytest's own folder, which other runs close to the server's system user.
     folder = Path(tempfile.mkdtemp(prefix="restarted-", dir=settings.VAR_DIR))
     with Server(folder / "postgres") as server:
-        server.create_database("restarted")
-        ours = dict(connection.settings_dict)
+        server.create_database("migrated")
+        copy_to(server.url("migrated"))
+        yield server
+
+
+@pytest.fixture
+def own_server(further_server: Server) -> Iterator[Server]:
+    """A PostgreSQL to be restarted, empty; this process speaks to it as to the test database."""
+    server = further_server
+    with psycopg.connect(server.url(), autocommit=True) as maker:
+        maker.execute("DROP DATABASE IF EXISTS restarted WITH (FORCE)")
+        maker.execute("CREATE DATABASE restarted TEMPLATE migrated")
+    ours = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict.update(
+        {"NAME": "restarted", "HOST": str(server.directory), "USER": "postgres", "PORT": ""}
+    )
+    connection.settings_dict["OPTIONS"] = {
+        name: value for name, value in ours["OPTIONS"].items() if name not in ("host", "port")
+    }
+    try:
+        _forget_tool_versions()
+        yield server
+    finally:
+        _forget_tool_versions()
         connection.close()
-        connection.settings_dict.update(
-            {"NAME": "restarted", "HOST": str(folder / "postgres"), "USER": "postgres", "PORT": ""}
-        )
-        connection.settings_dict["OPTIONS"] = {
-            name: value for name, value in ours["OPTIONS"].items() if name not in ("host", "port")
-        }
-        try:
-            call_command("migrate", verbosity=0)
-            _forget_tool_versions()
-            yield server
-        finally:
-            _forget_tool_versions()
-            connection.close()
-            connection.settings_dict.clear()
-            connection.settings_dict.update(ours)
+        connection.settings_dict.clear()
+        connection.settings_dict.update(ours)
 
 
 def _forget_tool_versions() -> None:
     """They are kept by their number, which is another one's in another database."""
     tools.version.cache_clear()
     tools._validator.cache_clear()
-
-
-def database_url(name: str) -> str:
-    """The address of another database on the server the tests run on."""
-    given = psycopg.conninfo.conninfo_to_dict(os.environ["DATABASE_URL"])
-    place = f"{given.get('user', '')}@{given.get('hostaddr') or ''}"
-    return f"postgresql://{place}/{name}?host={given['host']}"
 
 
 def _settings() -> dict[str, Any]:

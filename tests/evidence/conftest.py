@@ -13,9 +13,10 @@ import pytest
 from django.test import override_settings
 
 from ledger.models import Attempt
-from tests.crashes.conftest import _server_address, _settings, broker, database_url, own_server, stage
+from tests.crashes.conftest import _server_address, _settings, broker, further_server, own_server, stage
 from tests.crashes.gate import Gate
 from tests.crashes.stage import OwnLedger, Sink, Stage
+from tests.databases import database_url
 from tests.evidence.rows import Row
 from tests.evidence.scenarios import SCENARIOS, Scenario
 from tests.evidence.scene import TIMES, Scene
@@ -23,7 +24,7 @@ from tests.evidence.sinks import SINKS, Places
 from tests.sandbox.conftest import SandboxProcess
 from workers.connectors import owned_ledger
 
-__all__ = ["broker", "own_server", "stage"]
+__all__ = ["broker", "further_server", "own_server", "stage"]
 
 RowOf = Callable[..., Row]
 _SECRET = "whsec_for_the_evidence"

@@ -21,7 +21,7 @@ from config.embedded.postgres import programs
 from ledger import halts
 from ledger.models import Attempt, Finding, Halt, Operation, Order, Resource, Tool, ToolVersion
 from ledger.states import OperationState
-from tests.crashes.conftest import database_url
+from tests.databases import database_url
 from tests.real_sinks import LEDGER, REFUND, Sinks, ask, carry_out
 from tests.worlds import World, approve, assert_machines_agree, proposed
 

@@ -12,7 +12,7 @@ import pytest
 
 from ledger.claims import Grant
 from ledger.states import EnforcementClass, OperationState
-from tests.crashes.conftest import database_url
+from tests.databases import database_url
 from workers.connectors import owned_ledger
 from workers.connectors.answers import Absent, Differs, Fenced, NotSent, Receipt, Refused, SinkAway, Uncertain
 from workers.connectors.owned_ledger import OwnedLedger

@@ -6,7 +6,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.crashes.conftest import _server_address, database_url
+from tests.crashes.conftest import _server_address
+from tests.databases import database_url
 from tests.sandbox.conftest import SandboxProcess
 from tests.workers.connectors import peers
 from tests.workers.connectors.peers import MailServer, Peer
