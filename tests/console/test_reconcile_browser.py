@@ -83,7 +83,6 @@ def test_two_people_settle_what_asks_for_two(
 def test_the_page_is_readable_in_both_themes_and_fits_a_phone(
     new_page: NewPage, live_server: LiveServer, world: World, watch: Watch
 ) -> None:
-    watch.allow("status of 404")  # axe looks for imported stylesheets in the wrong folder
     pages = a_page_full_of_work(world)
     # axe itself writes inline styles; a colour that is on its way to another is not judged
     page = signed_in(
