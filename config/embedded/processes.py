@@ -48,7 +48,7 @@ class Program:
     prepare: Callable[[], None] = nothing_to_prepare
     """Done before every start, also after a crash."""
     ready: Callable[[], bool] = at_once
-    ready_within: float = 30.0
+    ready_within: float = 120.0
     stop_signal: signal.Signals = signal.SIGTERM
     grace: float = 5.0
     """From the stop signal to SIGKILL."""

@@ -29,7 +29,7 @@ def at_once(calls: Sequence[Callable[[], Answer]]) -> list[Answer]:
 
     def run(call: Callable[[], Answer]) -> Answer:
         try:
-            ready.wait(timeout=20)
+            ready.wait(timeout=60)
             return call()
         finally:
             connection.close()

@@ -45,6 +45,10 @@ TIMES = {
 }
 
 
+PATIENT = {"lease": "60", "call_timeout": "30", "database_timeout": "20"}
+"""For a worker that nothing happens to: however slow the machine, it must not be taken for a dead one."""
+
+
 class Sink(Protocol):
     """Where effects become real, and are counted."""
 
@@ -182,6 +186,7 @@ class Stage:
     workers: list[WorkerProcess] = field(default_factory=list)
     usual: Mapping[str, str] = field(default_factory=lambda: TIMES)
     """The workers' times, as the environment says them."""
+    patient: Mapping[str, str] = field(default_factory=lambda: PATIENT)
 
     def __post_init__(self) -> None:
         self.organisation = organisation("Crash test", label=os.urandom(4).hex())
@@ -205,9 +210,13 @@ class Stage:
         self.workers.append(started)
         return started
 
-    def parked(self, sink: Sink, side: Side) -> Parked:
-        """Brings a first worker to the gate: before the effect (``request``), or after it (``answer``)."""
-        first, successor = self.worker("a", sink, gated=True), self.worker("b", sink)
+    def parked(self, sink: Sink, side: Side, *, call_timeout: str = "30") -> Parked:
+        """Brings a first worker to the gate: before the effect (``request``), or after it (``answer``).
+
+        ``call_timeout``: seconds for which its call may be held there; what it waits for later has as long.
+        """
+        times = {"call_timeout": call_timeout} if self.patient else {}
+        first, successor = self.worker("a", sink, gated=True, **times), self.worker("b", sink, **self.patient)
         successor.wait_until_ready()
         successor.freeze()
         first.wait_until_ready()

@@ -8,13 +8,20 @@ from django.db import connection, transaction
 from approvals.models import Case
 from ledger.models import Order
 from ledger.states import OperationState
-from tests.crashes.stage import Sink, Stage, approve_in_a_process, somebody_waits_for_a_lock, wait_for
+from tests.crashes.stage import (
+    PATIENT,
+    Sink,
+    Stage,
+    approve_in_a_process,
+    somebody_waits_for_a_lock,
+    wait_for,
+)
 
 
 def test_killed_before_the_operation_record_nothing_exists_and_the_approval_can_be_given_again(
     stage: Stage, sink: Sink
 ) -> None:
-    worker = stage.worker("b", sink)
+    worker = stage.worker("b", sink, **PATIENT)
     case = stage.proposed(sink)
     assert approve_in_a_process(stage, case, dying="before") == -signal.SIGKILL
     assert Order.objects.filter(subject=case.pk).count() == 0
@@ -28,7 +35,7 @@ def test_killed_before_the_operation_record_nothing_exists_and_the_approval_can_
 def test_killed_after_the_operation_record_and_before_the_doorbell_the_sweep_finds_it(
     stage: Stage, sink: Sink
 ) -> None:
-    worker = stage.worker("b", sink)
+    worker = stage.worker("b", sink, **PATIENT)
     case = stage.proposed(sink)
     assert approve_in_a_process(stage, case, dying="after") == -signal.SIGKILL
     assert stage.operation(case).order.approved_revision == 2
@@ -41,7 +48,7 @@ def test_killed_after_the_operation_record_and_before_the_doorbell_the_sweep_fin
 def test_killed_before_the_conditional_transition_commits_the_case_is_still_approved(
     stage: Stage, sink: Sink
 ) -> None:
-    a, b = stage.worker("a", sink), stage.worker("b", sink)
+    a, b = stage.worker("a", sink), stage.worker("b", sink, **PATIENT)
     b.wait_until_ready()
     b.freeze()
     a.wait_until_ready()
@@ -99,7 +106,7 @@ def test_killed_after_the_effect_and_before_its_answer_the_successor_finds_it_an
 def test_killed_before_the_local_confirmation_commits_the_successor_confirms(
     stage: Stage, sink: Sink
 ) -> None:
-    a, b, case, held = stage.parked(sink, "answer")
+    a, b, case, held = stage.parked(sink, "answer", call_timeout="3")
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLE ledger_attempt IN SHARE MODE")
@@ -115,7 +122,7 @@ def test_killed_before_the_local_confirmation_commits_the_successor_confirms(
 def test_killed_after_the_local_confirmation_the_same_message_changes_nothing(
     stage: Stage, sink: Sink
 ) -> None:
-    a, b = stage.worker("a", sink), stage.worker("b", sink)
+    a, b = stage.worker("a", sink, **PATIENT), stage.worker("b", sink, **PATIENT)
     b.wait_until_ready()
     b.freeze()
     a.wait_until_ready()

@@ -5,7 +5,7 @@ import pytest
 
 from approvals.models import Case
 from ledger.states import OperationState
-from tests.crashes.stage import PATIENCE, Provider, Stage, wait_for
+from tests.crashes.stage import PATIENCE, PATIENT, Provider, Stage, wait_for
 
 NOBODY = "http://127.0.0.1:1"  # a port that no service has
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_fault_is_settled_without_a_person_and_with_one_effect(
     stage: Stage, provider: Provider, fault: str, outcomes: list[str]
 ) -> None:
-    worker = stage.worker("a", provider)
+    worker = stage.worker("a", provider, **PATIENT)
     provider.fault(fault)
     case = stage.approved(provider)
     worker.wait_until_ready()
@@ -35,7 +35,7 @@ def test_a_fault_is_settled_without_a_person_and_with_one_effect(
 
 
 def test_what_may_have_happened_is_unknown_until_it_is_looked_up(stage: Stage, provider: Provider) -> None:
-    worker = stage.worker("a", provider, backoff="30", backoff_most="30")
+    worker = stage.worker("a", provider, **PATIENT, backoff="30", backoff_most="30")
     provider.fault("drop_after_commit")
     case = stage.approved(provider)
     worker.wait_until_ready()
@@ -48,7 +48,7 @@ def test_a_stored_500_without_an_effect_stays_unknown_and_is_not_sent_for_ever(
     stage: Stage, provider: Provider
 ) -> None:
     """The provider keeps its 500 under the key: a repeat brings it again, so only a look-up or a person can tell."""
-    worker = stage.worker("a", provider)
+    worker = stage.worker("a", provider, **PATIENT)
     provider.fault("error_before_commit")
     case = stage.approved(provider)
     worker.wait_until_ready()
@@ -62,7 +62,7 @@ def test_a_stored_500_without_an_effect_stays_unknown_and_is_not_sent_for_ever(
 def test_a_definite_refusal_on_the_first_send_is_failed_before_commit(
     stage: Stage, provider: Provider
 ) -> None:
-    worker = stage.worker("a", provider)
+    worker = stage.worker("a", provider, **PATIENT)
     provider.fault("decline")
     case = stage.approved(provider)
     worker.wait_until_ready()
@@ -86,7 +86,7 @@ def test_a_hang_beyond_the_lease_ends_with_one_effect(stage: Stage, provider: Pr
 
 
 def test_the_resource_is_kept_until_the_unknown_is_settled(stage: Stage, provider: Provider) -> None:
-    worker = stage.worker("a", provider)
+    worker = stage.worker("a", provider, **PATIENT)
     provider.fault("error_before_commit")
     first = stage.approved(provider)
     second = stage.approved(provider, reference="1843")
@@ -98,7 +98,7 @@ def test_the_resource_is_kept_until_the_unknown_is_settled(stage: Stage, provide
 
 
 def test_a_provider_that_cannot_be_reached_was_sent_nothing(stage: Stage, provider: Provider) -> None:
-    worker = stage.worker("a", Provider(NOBODY, provider.gate))
+    worker = stage.worker("a", Provider(NOBODY, provider.gate), **PATIENT)
     case = stage.approved(provider)
     worker.wait_until_ready()
     wait_for("a second attempt", lambda: len(stage.attempts(case)) >= 2)
@@ -106,7 +106,7 @@ def test_a_provider_that_cannot_be_reached_was_sent_nothing(stage: Stage, provid
     assert (first.outcome, first.sent) == ("not_sent", False)
     assert stage.operation(case).state == OperationState.STARTED
     worker.kill()
-    stage.worker("b", provider).wait_until_ready()
+    stage.worker("b", provider, **PATIENT).wait_until_ready()
     stage.wait_for_state(case, OperationState.COMMITTED)
     stage.assert_happened_once(case, provider)
 

@@ -189,7 +189,7 @@ READER = """
     with connect(Path(sys.argv[1])) as connection, connection.SimpleQueue("bell") as queue:
         read = []
         while True:
-            message = queue.get(timeout=30)
+            message = queue.get(timeout=60)
             message.ack()
             if message.payload is None:
                 break

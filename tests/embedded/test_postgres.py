@@ -18,7 +18,7 @@ from config.embedded import postgres
 from config.embedded.errors import AlreadyRunning, UnusableDatabase
 from config.embedded.postgres import Server
 
-PATIENCE = 15.0  # seconds; far more than anything here takes
+PATIENCE = 60.0  # seconds; far more than anything here takes
 
 
 @pytest.fixture(scope="module")

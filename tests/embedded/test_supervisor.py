@@ -17,7 +17,7 @@ from config.embedded.postgres import Server
 from config.embedded.processes import Program
 from config.embedded.supervisor import FIRST_BACKOFF, Supervisor
 
-PATIENCE = 15.0  # seconds; far more than anything here takes
+PATIENCE = 60.0  # seconds; far more than anything here takes
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def row_of(
                 made = SINKS[sink].make(places)
                 ends.callback(made.gate.close)
                 scene = _scene(request, scenario, made, ends)
-                scene.stage.usual = times
+                scene.stage.usual, scene.stage.patient = times, {}
                 seen = scene.seen(scenario.act(scene))
             # A time-out of pytest is no Exception. Whatever broke, the row did not hold.
             except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.db import connection, transaction
 
-PATIENCE = 10.0  # seconds: how long a race waits for what must come before it fails
+PATIENCE = 60.0  # seconds: how long a race waits for what must come before it fails
 _LOOK = 0.002  # seconds between two looks
 
 

@@ -13,7 +13,7 @@ from tests.real_sinks import world as real_world
 from tests.worlds import World
 from workers.reconciliation import reconcile
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds: the provider dates its effects to whole ones."""
 
 __all__ = ["own_database", "real_world", "sandbox_url", "sinks"]

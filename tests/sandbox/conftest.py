@@ -17,7 +17,7 @@ import requests
 import stripe
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE = 10.0  # seconds: how long a test waits for what must come before it fails
+PATIENCE = 60.0  # seconds: how long a test waits for what must come before it fails
 
 
 class SandboxProcess:

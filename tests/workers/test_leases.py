@@ -80,7 +80,7 @@ def test_a_beat_renews_what_is_held(world: World) -> None:
 
     heart.beat()
 
-    assert asked + 30.0 <= lease.ends < asked + 35.0
+    assert asked + 30.0 <= lease.ends <= time.monotonic() + 30.0
     assert lease.holds()
     assert take_over() == []
 
@@ -93,8 +93,8 @@ def test_a_lease_ends_no_later_than_the_database_says(world: World) -> None:
     with_database = Operation.objects.extra(  # the two clocks run alike, whatever they show
         select={"left": "extract(epoch FROM due_at - clock_timestamp())"}
     ).values_list("left", flat=True)
-    left_here = lease.ends - time.monotonic()
-    assert left_here <= float(with_database.get()) + 0.05
+    left_there = float(with_database.get())
+    assert lease.ends - time.monotonic() <= left_there
 
 
 def test_the_heart_stops_for_a_call_past_its_deadline(world: World) -> None:

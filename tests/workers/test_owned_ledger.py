@@ -17,7 +17,7 @@ from workers.connectors import owned_ledger
 from workers.connectors.answers import Absent, Differs, Fenced, NotSent, Receipt, Refused, SinkAway, Uncertain
 from workers.connectors.owned_ledger import OwnedLedger
 
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

