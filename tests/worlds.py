@@ -3,8 +3,8 @@
 Everything goes through the product's own functions: what stands here is only which people say which words.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -432,24 +432,49 @@ LEADS_TO: dict[str, str | None] = {
 def assert_machines_agree() -> None:
     """Every case, operation, attempt and resource of the database says the same about what happened."""
     wrong = _Disagreements()
-    by_case: defaultdict[int, list[Operation]] = defaultdict(list)
-    for each in Operation.objects.select_related("order", "resource").order_by("order_id"):
-        by_case[each.order.subject].append(each)
-        _check_grant(each, wrong)
-    for case in Case.objects.all():
-        _check_case(case, by_case.pop(case.pk, []), wrong)
-        _check_revisions(case, wrong)
+    operations = _rows(
+        "SELECT o.*, d.subject, d.approved_revision FROM ledger_operation o JOIN ledger_order d ON d.id = o.order_id"
+        " ORDER BY o.order_id"
+    )
+    cases = _rows("SELECT id, state, revision, proposal_id FROM approvals_case")
+    by_case, by_resource = _grouped(operations, "subject"), _grouped(operations, "resource_id")
+    attempts = _grouped(_rows("SELECT * FROM ledger_attempt ORDER BY operation_id, number"), "operation_id")
+    revisions = _grouped(
+        _rows("SELECT case_id, number, state, proposal_id FROM approvals_revision ORDER BY case_id, number"),
+        "case_id",
+    )
+    for each in operations:
+        _check_grant(each, attempts[each.order_id], wrong)
+    for case in cases:
+        _check_case(case, by_case.pop(case.id, []), wrong)
+        _check_revisions(case, revisions[case.id], wrong)
     wrong.unless(not by_case, f"operations of no case: {dict(by_case)}")
-    for resource in Resource.objects.select_related("holder"):
-        _check_resource(resource, wrong)
+    for resource in _rows("SELECT * FROM ledger_resource"):
+        its = by_resource[resource.id]
+        _check_resource(resource, its, [row for each in its for row in attempts[each.order_id]], wrong)
     assert not wrong.found, "\n".join(wrong.found)
 
 
-def _check_case(case: Case, its: Sequence[Operation], wrong: _Disagreements) -> None:
+def _rows(statement: str) -> list[Any]:
+    """Without the models: this is asked after every test."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        row = namedtuple("row", [column.name for column in cursor.description])  # type: ignore[misc]
+        return [row(*each) for each in cursor.fetchall()]
+
+
+def _grouped(rows: Iterable[Any], by: str) -> defaultdict[int, list[Any]]:
+    groups: defaultdict[int, list[Any]] = defaultdict(list)
+    for row in rows:
+        groups[getattr(row, by)].append(row)
+    return groups
+
+
+def _check_case(case: Any, its: Sequence[Any], wrong: _Disagreements) -> None:
     expected = LEADS_TO[case.state]
     failed = OperationState.FAILED_BEFORE_COMMIT
     newest = its[-1] if its else None
-    says = f"case {case.pk} is {case.state}, its operations are {[each.state for each in its]}"
+    says = f"case {case.id} is {case.state}, its operations are {[each.state for each in its]}"
     live = [each.state for each in its if each.state != failed]
     if expected is None or expected == failed:
         wrong.unless(not live, says)
@@ -460,22 +485,20 @@ def _check_case(case: Case, its: Sequence[Operation], wrong: _Disagreements) -> 
             case.state == CaseState.EXECUTED or (newest is not None and newest.state == expected), says
         )
     if case.state == CaseState.APPROVED and newest is not None:
-        wrong.unless(newest.order.approved_revision == case.revision, f"{says}, of another revision")
+        wrong.unless(newest.approved_revision == case.revision, f"{says}, of another revision")
 
 
-def _check_revisions(case: Case, wrong: _Disagreements) -> None:
-    rows = list(case.revisions.order_by("number").values_list("number", "state", "proposal_id"))
+def _check_revisions(case: Any, rows: Sequence[Any], wrong: _Disagreements) -> None:
     wrong.unless(
-        [number for number, *_ in rows] == list(range(1, case.revision + 1)), f"case {case.pk}: {rows}"
+        [each.number for each in rows] == list(range(1, case.revision + 1)), f"case {case.id}: {rows}"
     )
     wrong.unless(
-        bool(rows) and rows[-1] == (case.revision, case.state, case.proposal_id),
-        f"case {case.pk} is not what its last revision records: {rows}",
+        bool(rows) and rows[-1][1:] == (case.revision, case.state, case.proposal_id),
+        f"case {case.id} is not what its last revision records: {rows}",
     )
 
 
-def _check_grant(operation: Operation, wrong: _Disagreements) -> None:
-    rows = list(Attempt.objects.filter(operation=operation).order_by("number"))
+def _check_grant(operation: Any, rows: Sequence[Any], wrong: _Disagreements) -> None:
     running = [each for each in rows if each.ended_at is None]
     says = f"operation {operation.order_id} ({operation.state}, token {operation.token}, worker {operation.worker})"
     wrong.unless(
@@ -490,15 +513,16 @@ def _check_grant(operation: Operation, wrong: _Disagreements) -> None:
     wrong.unless(tokens == sorted(set(tokens)), f"{says}: tokens {tokens} do not rise")
 
 
-def _check_resource(resource: Resource, wrong: _Disagreements) -> None:
-    its = Operation.objects.filter(resource=resource)
-    unresolved = list(its.filter(state__in=UNRESOLVED).values_list("pk", flat=True))
+def _check_resource(
+    resource: Any, its: Sequence[Any], attempts: Sequence[Any], wrong: _Disagreements
+) -> None:
+    unresolved = [each.order_id for each in its if each.state in UNRESOLVED]
     holder = [] if resource.holder_id is None else [resource.holder_id]
     wrong.unless(holder == unresolved, f"{resource.name} is held by {holder}, unresolved are {unresolved}")
-    tokens = list(Attempt.objects.filter(operation__resource=resource).values_list("token", flat=True))
+    tokens = [each.token for each in attempts]
     wrong.unless(len(tokens) == len(set(tokens)), f"{resource.name} gave a token twice: {sorted(tokens)}")
     wrong.unless(max(tokens, default=0) <= resource.token, f"{resource.name} is at token {resource.token}")
-    committed = its.filter(state=OperationState.COMMITTED).count()
+    committed = sum(each.state == OperationState.COMMITTED for each in its)
     wrong.unless(
         resource.version >= committed, f"{resource.name} counts {resource.version}, {committed} committed"
     )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import httpx
 import psutil
@@ -45,7 +45,15 @@ TIMES = {
 }
 
 
-PATIENT = {"lease": "60", "call_timeout": "30", "database_timeout": "20"}
+class Times(TypedDict, total=False):
+    """Of a worker, in seconds."""
+
+    lease: str
+    call_timeout: str
+    database_timeout: str
+
+
+PATIENT: Times = {"lease": "60", "call_timeout": "30", "database_timeout": "20"}
 """For a worker that nothing happens to: however slow the machine, it must not be taken for a dead one."""
 
 
@@ -186,7 +194,7 @@ class Stage:
     workers: list[WorkerProcess] = field(default_factory=list)
     usual: Mapping[str, str] = field(default_factory=lambda: TIMES)
     """The workers' times, as the environment says them."""
-    patient: Mapping[str, str] = field(default_factory=lambda: PATIENT)
+    patient: Times = field(default_factory=lambda: PATIENT)
 
     def __post_init__(self) -> None:
         self.organisation = organisation("Crash test", label=os.urandom(4).hex())
@@ -215,7 +223,7 @@ class Stage:
 
         ``call_timeout``: seconds for which its call may be held there; what it waits for later has as long.
         """
-        times = {"call_timeout": call_timeout} if self.patient else {}
+        times: Times = {"call_timeout": call_timeout} if self.patient else {}
         first, successor = self.worker("a", sink, gated=True, **times), self.worker("b", sink, **self.patient)
         successor.wait_until_ready()
         successor.freeze()
