@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.db import transaction
 
 from accounts import keys
@@ -206,18 +207,24 @@ def organisation(
 ) -> Organisation:
     """Makes a demo tenant: tools under one policy, an agent, people at ``@<label>.demo.example``."""
     tenant = Tenant.objects.create(name=name, is_demo=True)
-    people = {handle: _person(tenant, handle, label) for handle in handles}
+    people = _people(tenant, handles, label)
     agent = Agent.objects.create(tenant=tenant, name="refund-agent", owner=people["admin"].member)
     tool(tenant, "refund", REFUND, tier=tier, approvals_required=approvals_required)
     tool(tenant, "ledger_refund", LEDGER_REFUND, tier=tier, approvals_required=approvals_required)
     return Organisation(tenant, agent, keys.issue(agent=agent), people)
 
 
-def _person(tenant: Tenant, handle: str, label: str) -> Person:
-    name, role = PEOPLE[handle]
-    email, password = f"{handle}@{label}.demo.example", secrets.token_urlsafe(PASSWORD_BYTES)
-    user = User.objects.create_user(email=email, password=password, name=name)
-    return Person(Member.objects.create(tenant=tenant, user=user, roles=[role]), email, password)
+def _people(tenant: Tenant, handles: Iterable[str], label: str) -> dict[str, Person]:
+    people: dict[str, Person] = {}
+    for handle in handles:
+        name, role = PEOPLE[handle]
+        email, password = f"{handle}@{label}.demo.example", secrets.token_urlsafe(PASSWORD_BYTES)
+        user = User(email=email, name=name, password=make_password(password))
+        people[handle] = Person(Member(tenant=tenant, user=user, roles=[role]), email, password)
+    members = [each.member for each in people.values()]
+    User.objects.bulk_create([each.user for each in members])
+    Member.objects.bulk_create(members)
+    return people
 
 
 def add_further_tools(to: Organisation) -> None:
