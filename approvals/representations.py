@@ -316,7 +316,7 @@ def _attempt(shown: Attempt) -> Json:
         "ended_at": moment(shown.ended_at),
         "outcome": shown.outcome,
         "sent": shown.sent,
-        "lookups": shown.lookups if shown.ended_at else None,  # counted when it ends; the tag rises then
+        "lookups": shown.lookups if shown.ended_at else None,  # counted when it ends
         "receipt": _receipt(shown.receipt),
         "note": shown.note,
     }

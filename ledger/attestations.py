@@ -27,19 +27,34 @@ class NotYet:
 
 
 def tag_of(operation: Operation) -> str:
-    """The operation's entity tag: changes with state, grant, its end, evidence, finding and word; not by a renewal.
+    """The operation's entity tag: changes with state, send, evidence, finding, grant and word.
 
-    Words stand in its last part, which ``is_as_seen`` leaves out.
+    Not by a renewal, nor by a look-up that found nothing: whoever decides on the page all night long must not be told
+    that it has changed because it was looked up and is as it was. The last part is left out by ``is_as_seen``.
     """
-    attempts = operation.attempts.count()
-    ended = operation.attempts.filter(ended_at__isnull=False).count()
-    findings = operation.findings.count() + operation.findings.filter(closed_at__isnull=False).count()
-    told = attempts + ended + operation.evidence.count() + findings
-    return f'"{told}-{operation.state}-{operation.attestations.count()}"'
+    mattering = operation.attempts.exclude(_CAME_TO_NOTHING)
+    if held := _is_held(operation):  # nobody's act goes through meanwhile; what comes of it counts at its end
+        mattering = mattering.exclude(ended_at=None)
+    counts = (
+        mattering.count(),
+        mattering.filter(ended_at__isnull=False).count(),
+        operation.evidence.count(),
+        operation.findings.count(),
+        operation.findings.filter(closed_at__isnull=False).count(),
+    )
+    last = f"{operation.attestations.count()}{'h' if held else ''}"
+    return f'"{".".join(map(str, counts))}-{operation.state}-{last}"'
+
+
+_CAME_TO_NOTHING = Q(ended_at__isnull=False, sent=False, receipt=None)
+"""Attempts that sent nothing and brought nothing: empty look-ups, and connections that did not come about."""
 
 
 def is_as_seen(operation: Operation, seen: str) -> bool:
-    """Whether nothing has come in since somebody saw this tag, but for words: two people may say theirs at once."""
+    """Whether nothing has come in since somebody saw this tag, but for words: two people may say theirs at once.
+
+    A grant that is live is no news either: who acts meanwhile is told that a worker holds it, and until when.
+    """
     return seen.rpartition("-")[0] == tag_of(operation).rpartition("-")[0]
 
 

@@ -254,10 +254,49 @@ def test_an_agent_and_a_stranger_settle_nothing(world: World, unknown: Grant) ->
 
 def test_a_word_on_what_has_moved_since_is_refused_and_counted(world: World, unknown: Grant) -> None:
     seen = attestations.tag_of(operation(unknown))
-    take_over()
+    (again,) = take_over()
+    recorded(again, AttemptOutcome.UNCERTAIN)  # sent once more
     with pytest.raises(OperationMoved):
         attest(unknown, world.operator, seen=seen)
     assert len(events(ControlEventKind.VERSION_CONFLICT)) == 1
+
+
+def test_a_word_during_a_look_up_is_told_who_holds_it_and_not_that_something_came_in(
+    world: World, unknown: Grant
+) -> None:
+    before = attestations.tag_of(operation(unknown))
+    take_over()
+    during = attestations.tag_of(operation(unknown))
+    assert during != before  # a reader who asks with the old tag must see the grant
+    for seen in (before, during):
+        with pytest.raises(NotPossibleYet, match="holds it"):
+            attest(unknown, world.operator, seen=seen)
+
+
+def test_look_ups_that_find_nothing_leave_the_tag_and_a_word_on_it_stands(
+    world: World, unknown: Grant
+) -> None:
+    seen = attestations.tag_of(operation(unknown))
+    for _night in range(3):
+        (again,) = take_over()
+        during = attestations.tag_of(operation(unknown))
+        recorded(again, AttemptOutcome.UNCERTAIN, sent=False, lookups=1)
+    assert attestations.tag_of(operation(unknown)) == seen
+    attest(unknown, world.operator, seen=during)
+    assert operation(unknown).state == "committed"
+
+
+def test_a_look_up_whose_worker_fell_silent_moves_the_tag_until_it_is_known_to_have_sent_nothing(
+    world: World, unknown: Grant
+) -> None:
+    seen = attestations.tag_of(operation(unknown))
+    take_over(lease=LAPSED)
+    silent = attestations.tag_of(operation(unknown))
+    with pytest.raises(OperationMoved):
+        attest(unknown, world.operator, seen=seen)
+    outcomes.record([report(unknown, reference="re_late")])
+    with pytest.raises(OperationMoved):
+        attest(unknown, world.operator, seen=silent)
 
 
 def test_the_same_word_again_is_answered_and_another_comes_too_late(world: World, unknown: Grant) -> None:

@@ -342,9 +342,7 @@ def test_a_word_on_what_has_moved_is_not_recorded_says_what_is_new_and_keeps_the
     hidden = dict(re.findall(r'name="(seen|at)" value="([^"]*)"', page))
     stale = {name: value.replace("&quot;", '"') for name, value in hidden.items()}
     worlds.make_due()
-    worlds.recorded(
-        worlds.take_over()[0], AttemptOutcome.UNCERTAIN, sent=False, lookups=1, note="503 from the sink."
-    )
+    worlds.recorded(worlds.take_over()[0], AttemptOutcome.UNCERTAIN, lookups=1, note="503 from the sink.")
     answer = happened(person, unknown, reference="re_draft", **stale)
     assert answer.status_code == 412
     told, html = words(answer), answer.content.decode()
