@@ -11,6 +11,12 @@ from ledger.models import Operation
 from ledger.states import UNRESOLVED, ControlEventKind, FindingKind, OperationState
 
 _ABOUT = 255
+_SECOND_EFFECT = (
+    "one_operation_per_sink_reference",
+    "one_live_operation_per_action",
+    "one_live_compensation_per_effect",
+)
+"""What the tables call it when what the sink shows would be an effect too many: rules, not faults of ours."""
 
 
 def correct(*, order_id: int, receipt_reference: str, receipt_text: str | None, source: str) -> bool:
@@ -23,7 +29,9 @@ def correct(*, order_id: int, receipt_reference: str, receipt_text: str | None, 
     try:
         with transaction.atomic():
             return _correct(order_id, receipt_reference, receipt_text, source)
-    except IntegrityError:  # the reference is another operation's, or another effect of the action is live
+    except IntegrityError as error:
+        if not any(rule in str(error) for rule in _SECOND_EFFECT):
+            raise
         with transaction.atomic():
             operation = attestations.locked(order_id)
             execution.lock_case(operation.order.subject)

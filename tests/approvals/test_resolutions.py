@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import IntegrityError
 from django.db.models.functions import Now
 
 from accounts.actors import Actor
@@ -28,6 +29,7 @@ from approvals.errors import (
     StateForbids,
     UndoneAlready,
 )
+from approvals.models import Revision
 from approvals.resolutions import Resolved, Word
 from approvals.states import Verdict
 from ledger import attestations, clock, findings
@@ -508,6 +510,50 @@ def test_an_effect_of_an_action_that_has_happened_already_is_found_twice(world: 
     recorded(second)
     assert not correct(grant)
     assert Finding.objects.get().kind == "twice"
+
+
+def test_the_effect_of_a_reference_that_is_anothers_is_found_twice(world: World) -> None:
+    grant, other = claimed(world), claimed(world, "1843", target="order:2")
+    recorded(grant, AttemptOutcome.REFUSED)
+    recorded(other, reference="re_1")
+    assert not correct(grant)
+    assert operation(grant).state == "failed_before_commit"
+    assert Finding.objects.get().kind == "twice"
+
+
+def test_an_undoing_that_happened_after_another_was_opened_is_found_twice(
+    world: World, happened: Grant
+) -> None:
+    first = compensations.compensate(actor=world.operator, key=happened.key, rationale="").case
+    approve(current(first), world.reviewer)
+    (undoing,) = claim()
+    recorded(undoing, AttemptOutcome.REFUSED)
+    withdrawn(world, first)
+    assert not compensations.compensate(actor=world.operator, key=happened.key, rationale="").replayed
+    assert not correct(undoing)
+    assert Finding.objects.get(subject=first.pk).kind == "twice"
+
+
+def test_a_correction_that_a_broken_table_refuses_is_not_taken_for_a_second_effect(world: World) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.REFUSED)
+    taken = case_of(grant).revisions.latest("number")
+    with triggers_off():  # a hand at the database has written the revision that the correction would write
+        Revision.objects.create(
+            case_id=taken.case_id,
+            number=taken.number + 1,
+            state=taken.state,
+            act=taken.act,
+            proposal_id=taken.proposal_id,
+            actor_kind="system",
+            actor_id=0,
+            actor_name="nobody",
+        )
+    with pytest.raises(IntegrityError):
+        correct(grant)
+    assert not Finding.objects.exists()
+    with triggers_off():
+        Revision.objects.filter(actor_name="nobody").delete()
 
 
 def test_a_corrected_case_shows_what_happened_and_not_what_was_proposed_since(world: World) -> None:
