@@ -71,6 +71,10 @@ class NotPossibleYet(Illegal):
         self.until = until
 
 
+class CannotBeAsked(Illegal):
+    """This sink cannot be asked what it has done. Ask whoever keeps it, and record what they found."""
+
+
 class UndoneAlready(Illegal):
     """Another case undoes this effect already. Go on with that one, or see it ended first."""
 

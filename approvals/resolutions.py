@@ -15,6 +15,7 @@ from accounts.models import Role
 from approvals import cases, doorbell
 from approvals.errors import (
     AlreadyExecuted,
+    CannotBeAsked,
     EvidenceRequired,
     InvalidContent,
     NotFound,
@@ -91,14 +92,29 @@ def attest(*, actor: Actor, key: str, seen: str, word: Word) -> Resolved:
 
 
 def look_now(*, actor: Actor, key: str, seen: str) -> Resolved:
-    """Has the sink asked at once, by the next free worker; what a worker holds is being looked at already."""
+    """Has the sink asked at once, by the next free worker; what a worker holds is being looked at already.
+
+    What was set aside comes back with it, and what was never sent is tried at once. Raises CannotBeAsked where
+    it may have been sent to a sink that nobody can ask.
+    """
     with _acting(actor, key, seen) as here:
         here.require_seen()
         if here.operation.state not in (OperationState.STARTED, OperationState.OUTCOME_UNKNOWN):
-            raise StateForbids("Only what is started or unknown can be looked up.", case=here.case)
+            raise StateForbids(
+                "Only what is started or unknown can be looked up. Read the operation for what is known of it.",
+                case=here.case,
+            )
+        if _cannot_be_asked(here.operation):
+            raise CannotBeAsked(case=here.case)
         QUERIES.rows("make_due", orders=[here.operation.pk])
         doorbell.wake_on_commit()
         return Resolved(here.operation)
+
+
+def _cannot_be_asked(operation: Operation) -> bool:
+    """Whether a look would end where it began: what may have been sent, and only a person can find out."""
+    promises_nothing = operation.order.tool_version.enforcement == EnforcementClass.NONE
+    return promises_nothing and not attestations.was_never_sent(operation)
 
 
 def stop(*, actor: Actor, key: str, seen: str, reason: str) -> Resolved:

@@ -147,6 +147,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
         409, "earlier-operation-live", "An earlier operation may still take effect"
     ),
     refusals.NotPossibleYet: Problem(409, "not-possible-yet", "This cannot be said of it now"),
+    refusals.CannotBeAsked: Problem(409, "cannot-be-asked", "This sink cannot be asked"),
     refusals.UndoneAlready: Problem(409, "undone-already", "Another case undoes this effect"),
     refusals.NotCompensable: Problem(409, "not-compensable", "There is no proven effect to undo"),
     refusals.ReferenceTaken: Problem(409, "reference-taken", "The reference is another operation's"),

@@ -79,6 +79,17 @@ def test_the_sink_is_asked_at_once(operator: Caller, unknown: Grant) -> None:
     assert operator.post(f"/operations/{unknown.key}/lookups", {}, if_match=tag(unknown)).status == 202
 
 
+def test_a_sink_that_cannot_be_asked_is_said_to_be_none(world: World, operator: Caller) -> None:
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    unkept = {**seed.REFUND, "enforcement": "none", "key_window": None}
+    ToolVersion.objects.create(tool=tool, number=2, **unkept)
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN)
+    answer = operator.post(f"/operations/{grant.key}/lookups", {}, if_match=tag(grant))
+    assert (answer.status, answer.problem) == (409, "cannot-be-asked")
+    assert answer.json["case"] == f"/api/v1/cases/{grant.subject}"
+
+
 def test_what_was_never_sent_is_stopped(world: World, operator: Caller) -> None:
     grant = claimed(world)
     recorded(grant, AttemptOutcome.NOT_SENT)

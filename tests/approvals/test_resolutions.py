@@ -14,6 +14,7 @@ from accounts.models import Member, Role
 from approvals import compensations, corrections, resolutions
 from approvals.errors import (
     AlreadyExecuted,
+    CannotBeAsked,
     EvidenceRequired,
     InvalidContent,
     NotCompensable,
@@ -418,6 +419,33 @@ def test_asking_the_sink_makes_the_operation_due_at_once(world: World, unknown: 
     seen = attestations.tag_of(operation(unknown))
     resolutions.look_now(actor=world.operator, key=unknown.key, seen=seen)
     assert len(take_over()) == 1
+
+
+def test_a_sink_that_cannot_be_asked_is_not_asked_about_what_may_have_been_sent(world: World) -> None:
+    version_with(world, enforcement=EnforcementClass.NONE, key_window=None)
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.UNCERTAIN)
+    with pytest.raises(CannotBeAsked):
+        resolutions.look_now(actor=world.operator, key=grant.key, seen=attestations.tag_of(operation(grant)))
+    assert len(events(ControlEventKind.REFUSED_ACT)) == 1
+
+
+def test_what_was_never_sent_is_tried_at_once_at_any_sink(world: World) -> None:
+    version_with(world, enforcement=EnforcementClass.NONE, key_window=None)
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.NOT_SENT, wait=3600.0)
+    assert take_over() == []
+    resolutions.look_now(actor=world.operator, key=grant.key, seen=attestations.tag_of(operation(grant)))
+    assert [each.may_send for each in take_over()] == [True]
+
+
+def test_what_was_set_aside_comes_back_once_somebody_asks_for_a_look(world: World) -> None:
+    grant = claimed(world, lease=LAPSED)
+    while take_over(lease=LAPSED):
+        pass
+    assert operation(grant).reason == "set_aside"
+    resolutions.look_now(actor=world.operator, key=grant.key, seen=attestations.tag_of(operation(grant)))
+    assert [each.order_id for each in take_over()] == [grant.order_id]
 
 
 def test_what_was_never_sent_is_stopped(world: World) -> None:
