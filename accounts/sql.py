@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from django.conf import settings
 from django.db import connection
 from psycopg.rows import namedtuple_row
 
@@ -39,10 +38,14 @@ class Queries:
         plain = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
         with connection.wrap_database_errors, plain as cursor:
             written = {
-                name: _array(value) if isinstance(value, list) else value
+                name: _array(value)
+                if isinstance(value, list)
+                else str(value)
+                if type(value) is int
+                else value
                 for name, value in parameters.items()
             }
-            cursor.execute(self._statements[name], written, prepare=settings.DATABASE_PREPARES)
+            cursor.execute(self._statements[name], written, prepare=True)
             return _rows(cursor)
 
 

@@ -92,17 +92,22 @@ EXECUTION = read_execution_settings(os.environ)
 _milliseconds = int(EXECUTION.database_timeout * 1000)
 _timeouts = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
 _limits = " ".join(f"-c {name}={_milliseconds}" for name in _timeouts)
+# A pooler that changes servers between transactions and does not follow prepared statements needs this off.
+DATABASE_PREPARES = env.bool("DATABASE_PREPARES", default=True)
 _database = env.db("DATABASE_URL", default=postgres.url(VAR_DIR / "postgres", "countersign"))
 DATABASES = {
     "default": {
         **_database,
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {**_database.get("OPTIONS", {}), "options": _limits},
+        # Django's own statements are never prepared; those of accounts/sql.py are, unless this is None.
+        "OPTIONS": {
+            **_database.get("OPTIONS", {}),
+            "options": _limits,
+            "prepare_threshold": 5 if DATABASE_PREPARES else None,
+        },
     }
 }
-# A pooler that changes servers between transactions and does not follow prepared statements needs this off.
-DATABASE_PREPARES = env.bool("DATABASE_PREPARES", default=True)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "accounts.User"

@@ -78,9 +78,8 @@ def record(reports: Sequence[Report]) -> None:
         receipts=[each.receipt for each in reports],
         notes=[each.note for each in reports],
     )
-    written = [row for row in rows if row.closed]
-    if len(written) != len(reports):
-        raise RuntimeError(f"{len(reports)} recordings were in force, {len(written)} were written.")
+    if len(rows) != len(reports):
+        raise RuntimeError(f"{len(reports)} recordings were in force, {len(rows)} were written.")
     reserved = {row.order_id for row in rows if row.reserved}
     final = [each for each in reports if each.state in SETTLED and each.order_id in reserved]
     budgets.settle(

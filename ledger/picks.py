@@ -16,8 +16,8 @@ from ledger.states import OperationState
 
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
 
-# How many due resources are looked at for each one wanted: hot ones are held, and must not hide the free ones behind.
-_LOOK_AHEAD = 2
+# How often as many due resources are looked at as are wanted: hot ones are held, and must not hide the free ones behind.
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,18 @@ def pick(*, after: int, most: int, full: Sequence[int] = ()) -> tuple[list[Picke
     Resources are taken in turn from ``after``, so that a hot backlog starves nobody; 0 begins anew. Those of the
     tools in ``full`` are passed by.
     """
-    looked_at = most * _LOOK_AHEAD
-    due = [
-        row.resource_id for row in QUERIES.rows("due_resources", after=after, most=looked_at, full=list(full))
-    ]
-    if not due:
-        return [], 0
-    free = [row.id for row in QUERIES.rows("lock_free_resources", resources=due, most=most)]
-    go_on = free[-1] if len(free) == most else due[-1] if len(due) == looked_at else 0
-    return pick_of(free), go_on
+    free: list[int] = []
+    for _ in range(_LOOKS):
+        due = [
+            row.resource_id for row in QUERIES.rows("due_resources", after=after, most=most, full=list(full))
+        ]
+        if due:
+            wanted = most - len(free)
+            free += [row.id for row in QUERIES.rows("lock_free_resources", resources=due, most=wanted)]
+        after = free[-1] if len(free) == most else due[-1] if len(due) == most else 0
+        if len(free) == most or after == 0:
+            break
+    return pick_of(free), after
 
 
 def pick_of(resources: Sequence[int]) -> list[Picked]:

@@ -238,14 +238,15 @@ WITH report AS (
     FROM report
     WHERE o.order_id = ANY(%(orders)s) AND o.order_id = report.order_id AND o.token = report.token
       AND o.state NOT IN ('not_started', 'committed', 'failed_before_commit')
-    RETURNING o.order_id, o.resource_id, o.state
+    RETURNING o.order_id, o.resource_id, o.state, o.token, o.attempt_count, report.outcome, report.sent, report.lookups,
+              report.stored, report.receipt, report.note
 ), closed AS (
     UPDATE ledger_attempt a
-    SET ended_at = clock_timestamp(), outcome = report.outcome, sent = report.sent, lookups = report.lookups,
-        answer_stored = report.stored, receipt = report.receipt, note = report.note
-    FROM report
-    WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = report.order_id AND a.token = report.token
-      AND a.ended_at IS NULL
+    SET ended_at = clock_timestamp(), outcome = recorded.outcome, sent = recorded.sent, lookups = recorded.lookups,
+        answer_stored = recorded.stored, receipt = recorded.receipt, note = recorded.note
+    FROM recorded
+    WHERE a.operation_id = ANY(%(orders)s) AND a.operation_id = recorded.order_id AND a.number = recorded.attempt_count
+      AND a.token = recorded.token AND a.ended_at IS NULL
     RETURNING a.operation_id
 ), freed AS (
     UPDATE ledger_resource r
@@ -255,9 +256,9 @@ WITH report AS (
       AND recorded.state IN ('committed', 'failed_before_commit')
     RETURNING r.id
 )
-SELECT recorded.order_id, recorded.resource_id, closed.operation_id IS NOT NULL AS closed,
-       EXISTS (SELECT FROM ledger_reservation v WHERE v.operation_id = recorded.order_id) AS reserved
-FROM recorded LEFT JOIN closed ON closed.operation_id = recorded.order_id;
+SELECT closed.operation_id AS order_id,
+       EXISTS (SELECT FROM ledger_reservation v WHERE v.operation_id = closed.operation_id) AS reserved
+FROM closed;
 
 -- name: settle_resources
 -- Promises that a committed effect raises its resource's version by one and that a final operation lets go of it.

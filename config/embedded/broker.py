@@ -27,7 +27,9 @@ from kombu.transport.virtual import BrokerState
 from kombu.utils.json import dumps, loads
 
 URL = "atomic-filesystem://localhost"
-POLLING_INTERVAL = 0.02  # seconds: half of it is the doorbell's wait at the median; about 1 % of a core when idle
+POLLING_INTERVAL = (
+    0.02  # seconds: half of it is the doorbell's wait at the median; about 1 % of a core when idle
+)
 
 logger = logging.getLogger(__name__)
 
