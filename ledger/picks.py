@@ -16,7 +16,7 @@ from ledger.states import OperationState
 
 QUERIES = Queries(Path(__file__).with_name("queries.sql"))
 
-# How often as many due resources are looked at as are wanted: hot ones are held, and must not hide the free ones behind.
+# How often as many due resources are looked at as are wanted: hot ones are held, and must not hide the free ones.
 _LOOKS = 3
 
 
