@@ -45,7 +45,10 @@ FAST = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-}  # a crash of the machine loses data
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "autovacuum": "off",
+}  # a crash of the machine loses data, and nobody tidies up: for a server that lives for minutes
 
 
 def start(directory: Path, *, durable: bool = True) -> "Server":
