@@ -141,7 +141,7 @@ class Worker:
         patient = self._last.cut_short and now < self._claimed_at + _A_WHILE
         room = self._slots.room(self._slots.free, patient=patient)
         if (patient and free < _ENOUGH) or self._is_barren(room, now):
-            return _A_WHILE if patient else self._execution.sweep
+            return _A_WHILE if patient or again else self._execution.sweep
         began_after, rings = self._last.go_on, self._rings
         new = self._grants(partial(self._claim_new, room=room))
         reserved = sum(
@@ -157,9 +157,11 @@ class Worker:
         return self._execution.sweep if looks_again else _AGAIN_EVERY
 
     def _take_over(self, free: int) -> int:
-        self._look_again_from = time.monotonic() + _AGAIN_EVERY
         # Half of what is free, so that look-ups at a sink that hangs leave room for the others.
-        return self._grants(partial(claims.take_over, most=(free + 1) // 2))
+        most = (free + 1) // 2
+        taken = self._grants(partial(claims.take_over, most=most))
+        self._look_again_from = time.monotonic() + (0.0 if taken == most else _AGAIN_EVERY)
+        return taken
 
     def _is_barren(self, room: Room, now: float) -> bool:
         """Whether a claim has found nothing beside tools that are still full, and nobody has rung since."""
