@@ -11,6 +11,7 @@ from django.core.management import call_command
 
 from approvals.models import Case
 from benchmarks import rig
+from benchmarks.nothing import Nothing
 from config.demo import seed
 from config.demo.seed import Organisation
 from ledger import tool_versions
@@ -18,6 +19,7 @@ from ledger.models import Tool
 from ledger.states import EnforcementClass
 from tests.seeding import Named, cases_like
 from tests.worlds import World, approved, quick_passwords
+from workers.connectors import _MAKERS
 
 BASE = "bench_base"
 RESOURCES = 1000
@@ -54,6 +56,7 @@ def make_base() -> World:
         with quick_passwords():
             made: Organisation = seed.organisation("Benchmark demo", label="bench")
             seed.tool(made.tenant, "own", OWN)
+            _MAKERS["nothing"] = Nothing
             seed.tool(made.tenant, "nothing", NOTHING)
             refund = Tool.objects.get(tenant=made.tenant, name="refund")
             tool_versions.publish(tool=refund, fields={**seed.REFUND, "calls_in_flight": _IN_FLIGHT})

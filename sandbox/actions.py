@@ -2,6 +2,7 @@
 
 `POST /actions` takes a JSON object with a `target`; every action raises its target's version by one, and `If-Match`
 names the version it may act on (412 otherwise). `GET /actions?key=` finds an action again; 404 says there is none.
+`GET /actions?since=&until=&after=&limit=` lists them, oldest first; `next` in the answer is the next page's `after`.
 """
 
 import sqlite3
@@ -9,7 +10,7 @@ import time
 
 from sandbox import effects
 from sandbox.errors import invalid_request
-from sandbox.forms import Parameters, refuse_unknown, text
+from sandbox.forms import Parameters, integer, moment, refuse_unknown, text
 from sandbox.store import Store
 from sandbox.wire import Answer
 
@@ -47,3 +48,31 @@ def found(store: Store, parameters: Parameters, *, not_younger_than: float = 0) 
     if not rows:
         raise invalid_request("There is no action with this key.", code="resource_missing", status=404)
     return Answer.of(effects.shown(rows[0]))
+
+
+def listed(store: Store, parameters: Parameters, *, not_younger_than: float = 0) -> Answer:
+    """By time, after an id; actions younger than so many seconds are not shown."""
+    refuse_unknown(parameters, ("since", "until", "after", "limit"))
+    limit = min(integer(parameters, "limit", least=1) or 100, 100)
+    rows = store.rows(
+        LISTED,
+        {
+            "kind": KIND,
+            "since": moment(parameters, "since"),
+            "until": moment(parameters, "until"),
+            "after": text(parameters, "after"),
+            "visible": time.time() - not_younger_than,
+            "limit": limit + 1,
+        },
+    )
+    page = [effects.shown(row) for row in rows[:limit]]
+    return Answer.of({"data": page, "next": page[-1]["id"] if len(rows) > limit else None})
+
+
+LISTED = """
+SELECT * FROM effects
+WHERE kind = :kind AND created <= :visible
+  AND (:since IS NULL OR created >= :since) AND (:until IS NULL OR created <= :until)
+  AND (:after IS NULL OR sequence > (SELECT sequence FROM effects WHERE id = :after))
+ORDER BY sequence LIMIT :limit
+"""

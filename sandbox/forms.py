@@ -7,6 +7,7 @@ without "=" are refused.
 import json
 import re
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from urllib.parse import parse_qsl
 
 from sandbox.errors import ApiError, invalid_request
@@ -79,6 +80,15 @@ def parse_integer(value: str, name: str, *, least: int = 0) -> int:
     if int(value) < least:
         raise _invalid_integer(f"This value must be greater than or equal to {least}.", name)
     return int(value)
+
+
+def moment(parameters: Parameters, name: str) -> float | None:
+    """RFC 3339 as seconds since the epoch, or None where it was not sent."""
+    value = text(parameters, name)
+    try:
+        return None if value is None else datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        raise invalid_request(f"{name} is a moment in RFC 3339.", param=name) from None
 
 
 def _pairs(request: Request) -> list[tuple[str, str]]:

@@ -7,11 +7,10 @@ found again by that pair, and listed by time, oldest first.
 import sqlite3
 import time
 from collections.abc import Mapping
-from datetime import datetime
 
 from sandbox import effects
 from sandbox.errors import invalid_request
-from sandbox.forms import Parameters, integer, refuse_unknown, text
+from sandbox.forms import Parameters, integer, moment, refuse_unknown, text
 from sandbox.store import Store
 from sandbox.wire import Answer, to_json
 
@@ -66,8 +65,8 @@ def listed(store: Store, parameters: Parameters, *, not_younger_than: float = 0)
             "kind": KIND,
             "supplier": text(parameters, "supplier"),
             "invoice": text(parameters, "invoice"),
-            "since": _moment(parameters, "since"),
-            "until": _moment(parameters, "until"),
+            "since": moment(parameters, "since"),
+            "until": moment(parameters, "until"),
             "after": text(parameters, "after"),
             "visible": time.time() - not_younger_than,
             "limit": min(integer(parameters, "limit", least=1) or 100, 100),
@@ -85,11 +84,3 @@ WHERE kind = :kind AND created <= :visible
   AND (:after IS NULL OR sequence > (SELECT sequence FROM effects WHERE id = :after))
 ORDER BY sequence LIMIT :limit
 """
-
-
-def _moment(parameters: Parameters, name: str) -> float | None:
-    value = text(parameters, name)
-    try:
-        return None if value is None else datetime.fromisoformat(value).timestamp()
-    except ValueError:
-        raise invalid_request(f"{name} is a moment in RFC 3339.", param=name) from None

@@ -112,7 +112,8 @@ class Provider:
                 return await self._act(request, form)
             case "GET", ["actions"]:
                 lag = await self._strike_list(actions.KIND)
-                return actions.found(self._store, form, not_younger_than=lag)
+                shown = actions.found if "key" in form else actions.listed
+                return shown(self._store, form, not_younger_than=lag)
             case _:
                 raise unknown_url(request.method, request.path)
 

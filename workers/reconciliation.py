@@ -22,7 +22,7 @@ from ledger.models import Reconciliation, Tool, ToolVersion
 from ledger.reconciliation import Found, Lag, Overtaken
 from ledger.states import SETTLED, FindingKind, OperationState
 from workers.connectors import UnknownConnector, connector
-from workers.connectors.answers import Effect, Listing, Page, SinkAway
+from workers.connectors.answers import Effect, Listing, ListsIfTold, Page, SinkAway
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,9 @@ def _listing(version: ToolVersion) -> Listing:
         sink = connector(version.connector)
     except UnknownConnector:
         raise NotListed from None
-    if not isinstance(sink, Listing):
+    if not isinstance(sink, Listing) or (
+        isinstance(sink, ListsIfTold) and not sink.lists(version.sink_settings)
+    ):
         raise NotListed
     return sink
 

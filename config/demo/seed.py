@@ -13,9 +13,9 @@ from django.db import transaction
 from accounts import keys
 from accounts.models import Agent, Member, Role, Tenant, User
 from approvals.models import Policy
-from ledger import tool_versions
 from ledger.models import Tool, ToolVersion
 from ledger.states import EnforcementClass
+from workers import publishing
 from workers.connectors.wire import host_of
 
 REFUND: dict[str, Any] = {
@@ -154,6 +154,7 @@ def further_tools(url: str, mail_port: int) -> dict[str, dict[str, Any]]:
             "sink_settings": {
                 "url": f"{url}/actions",
                 "look_up": {"url": f"{url}/actions?key={{key}}"},
+                "list": {"url": f"{url}/actions?since={{since}}&until={{until}}&after={{cursor}}"},
                 "token_env": TOKEN,
                 "compare": {"/value": "/value"},
                 "answers": {"409": "in_progress"},
@@ -252,4 +253,4 @@ def tool(
         approvals_required=approvals_required,
         expires_after=expires_after,
     )
-    return tool_versions.publish(tool=made, fields=version)
+    return publishing.publish(tool=made, fields=version)

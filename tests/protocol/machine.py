@@ -49,6 +49,7 @@ from tests.protocol.peers import (
     Peer,
     ProviderKey,
     Weather,
+    registered,
 )
 from tests.worlds import LEASE, World, assert_machines_agree, content, current, proposed, say
 from workers import claims, outcomes, reconciliation
@@ -84,8 +85,9 @@ class Ground:
             NaturalReference("natural"),
             Nothing("nothing", lists=False),
         ]
-        for peer in made:
-            seed.tool(world.tenant, peer.name, {**_TOOL, **_CLASSES[peer.name], "connector": peer.name})
+        with registered(made):
+            for peer in made:
+                seed.tool(world.tenant, peer.name, {**_TOOL, **_CLASSES[peer.name], "connector": peer.name})
         with _by_hand() as cursor:  # so that passes over the sinks reach back far enough
             cursor.execute("UPDATE ledger_toolversion SET created_at = created_at - interval '400 days'")
         return cls(world, {peer.name: peer for peer in made})

@@ -12,7 +12,11 @@ from ledger.states import FindingKind
 from tests.worlds import World
 from workers import reconciliation
 
-UNLISTED: dict[str, Any] = {**seed.REFUND, "connector": "none such"}
+UNLISTED: dict[str, Any] = {
+    **seed.REFUND,
+    "connector": "http_action",
+    "sink_settings": {"url": "http://127.0.0.1:9/", "look_up": {"url": "http://127.0.0.1:9/?key={key}"}},
+}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from django.db import connection
 
 from approvals.models import Case
 from config.demo import seed
-from ledger import findings
+from ledger import findings, tool_versions
 from ledger.claims import Grant
 from ledger.models import Finding, Reconciliation, Tool, ToolVersion
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind, OperationState
@@ -435,9 +435,10 @@ def test_a_listing_that_leads_in_a_circle_ends(world: World, version: ToolVersio
 
 
 def test_a_tool_whose_sink_cannot_list_says_so(world: World) -> None:
-    seed.tool(world.tenant, "letter", {**QUICK, "connector": "none such"})
+    letter = Tool.objects.create(tenant=world.tenant, name="letter")
+    tool_versions.publish(tool=letter, fields={**QUICK, "connector": "none such"})
     with pytest.raises(NotListed):
-        reconcile(tool=Tool.objects.get(tenant=world.tenant, name="letter"))
+        reconcile(tool=letter)
 
 
 def proposed_again(world: World, failed: Grant) -> Grant:

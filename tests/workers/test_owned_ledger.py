@@ -132,6 +132,51 @@ def test_effects_are_listed_by_time_a_page_at_a_time(
     assert len(listed) == len(set(listed))
 
 
+def money_listed(ledger: OwnedLedger, key: str) -> list[tuple[int | None, str | None]]:
+    now = datetime.now(UTC)
+    page = ledger.list_effects(
+        {}, since=now - timedelta(hours=1), until=now + timedelta(hours=1), cursor=None, timeout=SECONDS
+    )
+    return [(each.amount_minor, each.currency) for each in page.effects if each.key == key]
+
+
+def test_an_effect_is_listed_with_the_money_of_its_own_row_and_not_of_the_request(
+    ledger: OwnedLedger, url: str
+) -> None:
+    order = grant(amount=1200)
+    ledger.send(order, timeout=SECONDS)
+    assert money_listed(ledger, order.key) == [(1200, "EUR")]
+    with psycopg.connect(url) as own:
+        own.execute("UPDATE countersign.refund SET amount_minor = 1300 WHERE key = %s", [order.key])
+    assert money_listed(ledger, order.key) == [(1300, "EUR")]
+    with psycopg.connect(url) as own:  # a change that moves no money has no row of it
+        own.execute("DELETE FROM countersign.refund WHERE key = %s", [order.key])
+    assert money_listed(ledger, order.key) == [(None, None)]
+
+
+def test_a_schema_that_told_no_money_is_still_listed_and_tells_it_once_it_is_installed_anew(
+    ledger: OwnedLedger, url: str
+) -> None:
+    order = grant()
+    ledger.send(order, timeout=SECONDS)
+    with psycopg.connect(url) as own:
+        own.execute(BEFORE_MONEY)
+    assert money_listed(ledger, order.key) == [(None, None)]
+    with psycopg.connect(url) as own:
+        own.execute(owned_ledger.SCHEMA.read_bytes())
+    assert money_listed(ledger, order.key) == [(100, "EUR")]
+
+
+BEFORE_MONEY = """
+DROP FUNCTION countersign.effects(timestamptz, timestamptz, text, integer);
+CREATE FUNCTION countersign.effects(since timestamptz, until timestamptz, after text, most integer)
+RETURNS TABLE (key text, reference text, resource text, happened_at timestamptz) LANGUAGE sql STABLE AS $$
+    SELECT e.key, e.reference, e.resource, e.happened_at FROM countersign.effect e
+    WHERE e.happened_at BETWEEN since AND until ORDER BY e.happened_at, e.key LIMIT most
+$$;
+"""
+
+
 def test_fences_are_told_by_name_a_page_at_a_time(ledger: OwnedLedger) -> None:
     orders = [grant(token=token, tenant_id=UUID(int=7)) for token in (7, 9, 8)]
     for order in orders:

@@ -60,4 +60,6 @@ def tool_of_the_told_sink(
     world: World, name: str = "told", enforcement: EnforcementClass = EnforcementClass.PROVIDER_KEY
 ) -> ToolVersion:
     """A write tool whose effects the sink has; its parameters are those of a refund."""
-    return seed.tool(world.tenant, name, {**seed.REFUND, "connector": NAME, "enforcement": enforcement})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connectors._MAKERS, NAME, Told)
+        return seed.tool(world.tenant, name, {**seed.REFUND, "connector": NAME, "enforcement": enforcement})

@@ -1,7 +1,8 @@
 """Connectors by the name a tool version gives. A new sink is one module here and one line in the table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
 from workers.connectors.answers import Connector
 from workers.connectors.http_action import HttpAction
@@ -28,6 +29,18 @@ NAMES = tuple(_MAKERS)
 @cache
 def connector(name: str) -> Connector:
     """The connector of this name, made once a process. Raises UnknownConnector."""
+    return _maker(name)()
+
+
+def identity(name: str, sink_settings: Mapping[str, Any]) -> str:
+    """Which system a connector of this name reaches with these settings. Raises UnknownConnector and BadSetting.
+
+    One of its own: the processes that publish have no other use for it.
+    """
+    return _maker(name)().identity(sink_settings)
+
+
+def _maker(name: str) -> Callable[[], Connector]:
     if name not in _MAKERS:
         raise UnknownConnector(f"{UnknownConnector.__doc__} It is {name!r}.")
-    return _MAKERS[name]()
+    return _MAKERS[name]

@@ -154,5 +154,13 @@ class Listing(Protocol):
         """Effects that happened from ``since`` to ``until``, after the cursor. Raises SinkAway."""
 
 
+@runtime_checkable
+class ListsIfTold(Protocol):
+    """A connector whose sinks list their effects only where the tool's settings say how."""
+
+    def lists(self, sink_settings: Mapping[str, Any]) -> bool:
+        """Whether these settings do."""
+
+
 class SinkAway(Exception):
     """The sink did not answer the question; nothing is known from it. Ask again later."""

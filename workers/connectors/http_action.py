@@ -8,10 +8,12 @@
 
 Names of members are RFC 6901 pointers into the sink's answers; ``compare`` pairs one into the order with one into what
 a look-up finds. ``answers`` says what the sink documents a status to mean, where that differs from the table here.
+``list`` says how the sink lists its effects, if it does (``http_listing``): without it they are not reconciled.
 """
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -24,10 +26,13 @@ from workers.connectors.answers import (
     Found,
     InProgress,
     NotSent,
+    Page,
     Receipt,
     Refused,
+    SinkAway,
     Uncertain,
 )
+from workers.connectors.http_listing import HttpListing
 from workers.connectors.wire import (
     BadSetting,
     Said,
@@ -55,6 +60,7 @@ class HttpAction:
             raise BadSetting("look_up.url is at the same host as url, and has {key} where the key goes.")
         _method(sink_settings)
         _meanings(sink_settings)
+        HttpListing.read(sink_settings)
         return host_of(url)
 
     def send(self, grant: Grant, *, timeout: float) -> Answer:
@@ -83,6 +89,29 @@ class HttpAction:
         if said.status != 200 or text_at(said.content, str(settings.get("key", "/key"))) != grant.key:
             return Uncertain(f"The look-up was answered with something else: {said.words}")
         return _found(said, grant)
+
+    def lists(self, sink_settings: Mapping[str, Any]) -> bool:
+        """Whether the settings say how the sink lists its effects."""
+        return sink_settings.get("list") is not None
+
+    def list_effects(
+        self,
+        sink_settings: Mapping[str, Any],
+        *,
+        since: datetime,
+        until: datetime,
+        cursor: str | None,
+        timeout: float,
+    ) -> Page:
+        """A page as the settings' ``list`` describes it. Raises SinkAway."""
+        try:
+            listing = HttpListing.read(sink_settings)
+            headers = {**_headers(sink_settings), **authorised(sink_settings)}
+        except BadSetting as error:
+            raise SinkAway(str(error)) from error
+        if listing is None:
+            raise SinkAway("The tool's settings say nothing of a listing.")
+        return listing.page(headers, since=since, until=until, cursor=cursor, timeout=timeout)
 
 
 def _request(grant: Grant) -> tuple[str, str, dict[str, str]]:

@@ -6,6 +6,7 @@ The schema it calls is shipped beside this module (``owned_ledger.sql``) and des
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ class OwnedLedger:
             url,
             min_size=0,
             max_size=_CONNECTIONS,
-            open=True,
+            open=False,
             check=ConnectionPool.check_connection,
             kwargs={
                 "autocommit": True,
@@ -121,14 +122,15 @@ class OwnedLedger:
         cursor: str | None,
         timeout: float,
     ) -> Page:
-        """Pages of ``countersign.effects``, oldest first; it knows no amounts. Raises SinkAway."""
+        """Pages of ``countersign.effects``, oldest first. Raises SinkAway."""
         rows = self._rows(_EFFECTS, (since, until, cursor, _PAGE), timeout)
         effects = [
             Effect(
                 reference=row.reference,
                 key=row.key,
-                amount_minor=None,
-                currency=None,
+                # A schema that was installed before it told of money has no such columns.
+                amount_minor=getattr(row, "amount_minor", None),
+                currency=getattr(row, "currency", None),
                 status="committed",
                 reversed=False,
                 happened_at=row.happened_at,
@@ -143,11 +145,15 @@ class OwnedLedger:
         """(resource as the sink names it, highest token) in the order of names after ``after``. Raises SinkAway."""
         return [(row.resource, row.token) for row in self._rows(_FENCES, (after, most), timeout)]
 
+    def _connection(self, timeout: float) -> AbstractContextManager[Any]:
+        self._pool.open()  # at the first use: its threads are of no use to who only asks for its identity
+        return self._pool.connection(timeout=timeout)
+
     def _rows(self, statement: str, parameters: tuple[Any, ...], timeout: float) -> list[Any]:
         try:
             until = time.monotonic() + timeout
             with (
-                self._pool.connection(timeout=timeout) as connection,
+                self._connection(timeout) as connection,
                 cut_at(until, connection.fileno),
             ):
                 rows: list[Any] = connection.execute(statement, parameters).fetchall()
@@ -161,7 +167,7 @@ class OwnedLedger:
         try:
             until = time.monotonic() + timeout
             with (
-                self._pool.connection(timeout=timeout) as connection,
+                self._connection(timeout) as connection,
                 cut_at(until, connection.fileno),
             ):
                 rows = connection.execute(statement, parameters).fetchall()

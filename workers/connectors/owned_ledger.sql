@@ -1,5 +1,5 @@
 -- What a database of yours needs to be an `owned_write` sink: install once, with the owner of your tables.
--- Then replace countersign.perform() by your own change. Docs: docs/owned-write.md
+-- Then replace countersign.perform() and countersign.money() by your own. Docs: docs/owned-write.md
 --
 -- Key, fingerprint, token and change commit together or not at all, so a repeat is answered from the stored result, and
 -- a worker whose grant is over is refused here, at the place where the effect becomes real.
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS countersign.effect (
 );
 CREATE INDEX IF NOT EXISTS effects_by_time ON countersign.effect (happened_at, key);
 
--- The change itself, and the one thing to replace: makes it and returns its reference. What it refuses it RAISEs
+-- The change itself, and the first thing to replace: makes it and returns its reference. What it refuses it RAISEs
 -- (SQLSTATE P0001) or leaves to your constraints: refused, nothing changed, and the reason is shown to people.
 CREATE TABLE IF NOT EXISTS countersign.refund (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -30,10 +30,18 @@ CREATE TABLE IF NOT EXISTS countersign.refund (
     amount_minor bigint NOT NULL CHECK (amount_minor > 0),
     currency     text NOT NULL CHECK (currency ~ '^[A-Z]{3}$')
 );
+CREATE INDEX IF NOT EXISTS refunds_by_key ON countersign.refund (key);
 CREATE OR REPLACE FUNCTION countersign.perform(key text, request jsonb) RETURNS text LANGUAGE sql AS $$
     INSERT INTO countersign.refund (key, order_ref, amount_minor, currency)
     VALUES (key, request->>'order', (request->>'amount')::bigint, request->>'currency')
     RETURNING 'refund-' || id;
+$$;
+
+-- The other thing to replace: what the change moved, from your own rows and not from the request, in minor units. At
+-- most one row; none where it moves no money. The ledger is held against it.
+CREATE OR REPLACE FUNCTION countersign.money(of_key text) RETURNS TABLE (amount_minor bigint, currency text)
+LANGUAGE sql STABLE AS $$
+    SELECT r.amount_minor, r.currency FROM countersign.refund r WHERE r.key = of_key;
 $$;
 
 -- Applies, replays or refuses each request; one row an answer. Call it autocommitted: its answer is then a fact.
@@ -120,10 +128,14 @@ $$;
 
 -- What has happened in a time, oldest first, a page at a time; `after` is the last key of the page before, or NULL. The
 -- ledger is held against it. A row's time is that of its writing, so ask only for what is older than your longest call.
-CREATE OR REPLACE FUNCTION countersign.effects(
+DROP FUNCTION IF EXISTS countersign.effects(timestamptz, timestamptz, text, integer);  -- it once told no money
+CREATE FUNCTION countersign.effects(
     since timestamptz, until timestamptz, after text, most integer
-) RETURNS TABLE (key text, reference text, resource text, happened_at timestamptz) LANGUAGE sql STABLE AS $$
-    SELECT e.key, e.reference, e.resource, e.happened_at FROM countersign.effect e
+) RETURNS TABLE (
+    key text, reference text, resource text, happened_at timestamptz, amount_minor bigint, currency text
+) LANGUAGE sql STABLE AS $$
+    SELECT e.key, e.reference, e.resource, e.happened_at, m.amount_minor, m.currency FROM countersign.effect e
+    LEFT JOIN LATERAL (SELECT * FROM countersign.money(e.key) LIMIT 1) m ON true
     WHERE e.happened_at BETWEEN since AND until
       AND (after IS NULL OR (e.happened_at, e.key) > (SELECT a.happened_at, a.key FROM countersign.effect a WHERE a.key = after))
     ORDER BY e.happened_at, e.key LIMIT most;

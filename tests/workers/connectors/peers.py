@@ -131,9 +131,15 @@ def http_action(sandbox: SandboxProcess) -> Peer:
     def made(port: int) -> Made:
         url = f"http://127.0.0.1:{port}/actions"
         looked_up = {"url": f"{url}?key={{key}}"}
+        listed = {
+            "url": f"{url}?since={{since}}&until={{until}}&after={{cursor}}&limit=2",
+            "amount": "/amount",
+            "currency": "/currency",
+        }
         return HttpAction(), {
             "url": url,
             "look_up": looked_up,
+            "list": listed,
             "token_env": TOKEN,
             "compare": {"/amount": "/amount"},
             "answers": {"409": "in_progress"},
