@@ -75,7 +75,7 @@ def test_the_refunds_of_the_demo_are_probed_with_the_providers_test_key(
     connectors.connector.cache_clear()
     version = current_version(tenant_id=world.tenant.pk, name="refund")
     seen = probe(version)
-    connectors.connector("stripe_refunds")._session.close()  # type: ignore[attr-defined]
+    connectors.connector("stripe_refunds").close()  # type: ignore[attr-defined]
     connectors.connector.cache_clear()
     assert seen.passed, seen.observations
     assert seen.sink == sandbox.url.removeprefix("http://")

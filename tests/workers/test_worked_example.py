@@ -47,7 +47,7 @@ def _connected(provider: SandboxProcess, settings: Settings) -> Iterator[None]:
     connectors.connector.cache_clear()
     provider.release()
     yield
-    connectors.connector("stripe_refunds")._session.close()  # type: ignore[attr-defined]
+    connectors.connector("stripe_refunds").close()  # type: ignore[attr-defined]
     connectors.connector.cache_clear()
 
 

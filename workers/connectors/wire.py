@@ -9,7 +9,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -63,7 +63,7 @@ def ask(
         named["Content-Type"] = "application/json"
     try:
         with httpcore.ConnectionPool(
-            ssl_context=_tls(), retries=0, network_backend=_Backend(deadline)
+            ssl_context=_tls(), retries=0, network_backend=Backend(lambda: deadline)
         ) as connections:
             return _said(connections, method, url, named, body)
     except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
@@ -98,10 +98,10 @@ def _json(body: bytes) -> Any:
         return None
 
 
-class _Backend(httpcore.SyncBackend):
-    """Gives every step what is left until the deadline, not a time of its own."""
+class Backend(httpcore.SyncBackend):
+    """Gives every step what is left until the deadline of the call, not a time of its own."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: Callable[[], float]) -> None:
         self._deadline = deadline
 
     def connect_tcp(
@@ -112,7 +112,7 @@ class _Backend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        left = _left(self._deadline, httpcore.ConnectTimeout)
+        left = _left(self._deadline(), httpcore.ConnectTimeout)
         stream = super().connect_tcp(host, port, left, local_address, socket_options)
         return _Stream(stream, self._deadline)
 
@@ -120,20 +120,20 @@ class _Backend(httpcore.SyncBackend):
 class _Stream(httpcore.NetworkStream):
     """A connection that is over at the deadline, however slowly the other side drips."""
 
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Callable[[], float]) -> None:
         self._stream = stream
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(self._deadline, httpcore.ReadTimeout))
+        return self._stream.read(max_bytes, _left(self._deadline(), httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, _left(self._deadline, httpcore.WriteTimeout))
+        self._stream.write(buffer, _left(self._deadline(), httpcore.WriteTimeout))
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        left = _left(self._deadline, httpcore.ConnectTimeout)
+        left = _left(self._deadline(), httpcore.ConnectTimeout)
         return _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._deadline)
 
     def close(self) -> None:

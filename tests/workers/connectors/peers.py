@@ -106,10 +106,8 @@ def grant(**changes: Any) -> Grant:
 
 def end(sink: Connector) -> None:
     """Closes what a connector holds open."""
-    if isinstance(sink, OwnedLedger):
+    if isinstance(sink, OwnedLedger | StripeRefunds):
         sink.close()
-    elif isinstance(sink, StripeRefunds):
-        sink._session.close()
 
 
 def stripe_refunds(sandbox: SandboxProcess) -> Peer:

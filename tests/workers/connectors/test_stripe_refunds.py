@@ -1,0 +1,66 @@
+"""Where refunds go: the sandbox unless a key of Stripe's is configured, and never through anything in between."""
+
+import json
+import time
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from pytest_django.fixtures import Settings
+
+from ledger.claims import Grant
+from tests.sandbox.conftest import SandboxProcess
+from tests.workers.connectors.peers import grant
+from workers.connectors import stripe_refunds
+from workers.connectors.answers import Absent, Receipt, Uncertain
+from workers.connectors.stripe_refunds import StripeRefunds
+
+SECONDS = 5.0
+
+
+@pytest.mark.parametrize(
+    ("key", "host"), [("", "http://127.0.0.1:9"), ("sk_test_x", "https://api.stripe.com")]
+)
+def test_a_configured_key_and_nothing_else_leads_to_stripe(settings: Settings, key: str, host: str) -> None:
+    settings.STRIPE_API_KEY, settings.SANDBOX_URL = key, "http://127.0.0.1:9"
+    client = StripeRefunds.from_settings()._client
+    assert client._requestor._options.base_addresses["api"] == host
+    assert client._requestor._options.max_network_retries == 0
+
+
+def test_no_proxy_stands_between_us_and_the_provider(
+    sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    sink = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    assert isinstance(sink.send(refund(), timeout=SECONDS), Receipt)
+    sink.close()
+
+
+def test_all_pages_of_a_look_up_are_asked_for_within_one_time(
+    sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stripe_refunds, "_PAGE", 1)
+    sink = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    order = refund()
+    for _ in range(3):
+        sink.send(replace(order, key=uuid4().hex), timeout=SECONDS)
+    assert isinstance(sink.look_up(order, timeout=SECONDS), Absent)
+    sandbox.order_fault("hang_list", charge=json.loads(order.body)["charge"], seconds=0.3, times=9)
+    began = time.monotonic()
+    assert isinstance(sink.look_up(order, timeout=0.5), Uncertain)  # the second page would be there in time
+    assert time.monotonic() - began < 2.0
+    sink.close()
+
+
+def test_a_connection_is_kept_for_the_next_call(sandbox: SandboxProcess) -> None:
+    sink = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    for _ in range(3):
+        assert isinstance(sink.send(refund(), timeout=SECONDS), Receipt)
+    assert len(sink._http._connections.connections) == 1
+    sink.close()
+
+
+def refund() -> Grant:
+    return grant(body=json.dumps({"charge": f"ch_{uuid4().hex}", "amount": 10, "currency": "EUR"}))
