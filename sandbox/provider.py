@@ -9,6 +9,7 @@ that lies between is indivisible, with no lock anywhere.
 
 import base64
 import binascii
+import hashlib
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -96,6 +97,8 @@ class Provider:
                 return Answer.of(refunds.retrieve(self._store, identifier))
             case "POST", ["v1", "refunds", identifier, "cancel"]:
                 return self._cancel_refund(request, form, identifier)
+            case "GET", ["v1", "account"]:
+                return Answer.of(_account(request))
             case "GET", ["v1", "charges", identifier]:
                 return Answer.of(refunds.retrieve_charge(self._store, identifier))
             case _:
@@ -236,20 +239,29 @@ def _read(request: Request) -> Parameters | Json | ApiError:
         return refusal
 
 
+def _account(request: Request) -> Json:
+    """Every API key is of an account of its own here."""
+    digest = hashlib.sha256(_api_key(request).encode()).hexdigest()
+    return {"id": f"acct_{digest[:16]}", "object": "account"}
+
+
 def _check_api_key(request: Request) -> None:
-    """Bearer, or Basic with the key as user name, as Stripe documents under "Authentication"."""
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    match scheme.lower():
-        case "bearer":
-            api_key = credentials.strip()
-        case "basic":
-            api_key = _user_name(credentials.strip())
-        case _:
-            raise missing_api_key()
+    api_key = _api_key(request)
     if not api_key:
         raise missing_api_key()
     if not api_key.startswith(API_KEY_PREFIXES):
         raise unknown_api_key()
+
+
+def _api_key(request: Request) -> str:
+    """Bearer, or Basic with the key as user name, as Stripe documents under "Authentication"; empty: neither."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return credentials.strip()
+        case "basic":
+            return _user_name(credentials.strip())
+    return ""
 
 
 def _user_name(credentials: str) -> str:

@@ -177,6 +177,28 @@ $$;
 """
 
 
+def test_a_database_that_calls_itself_otherwise_is_left_alone(ledger: OwnedLedger, url: str) -> None:
+    with psycopg.connect(url) as own:
+        row = own.execute("SELECT countersign.identity()").fetchone()
+    assert row is not None
+    here, elsewhere = {"database": row[0]}, {"database": str(uuid4())}
+    known, astray, unnamed = grant(sink_settings=here), grant(sink_settings=elsewhere), grant()
+    answers = ledger.send_many([known, astray, unnamed], timeout=SECONDS)
+    assert [type(each) for each in answers] == [Receipt, NotSent, Receipt]
+    assert isinstance(answers[1], NotSent)
+    assert elsewhere["database"] in answers[1].note
+    assert changes_of(url, astray.key) == 0
+    found = ledger.look_up(astray, timeout=SECONDS)
+    assert isinstance(found, Uncertain)  # not absent: it may have happened where the tool was published for
+    assert isinstance(ledger.look_up(known, timeout=SECONDS), Receipt)
+    now = datetime.now(UTC)
+    with pytest.raises(SinkAway):
+        ledger.list_effects(elsewhere, since=now, until=now, cursor=None, timeout=SECONDS)
+    with pytest.raises(SinkAway):
+        ledger.fences(elsewhere, after="", most=1, timeout=SECONDS)
+    assert here["database"] in ledger.identity(here)
+
+
 def test_fences_are_told_by_name_a_page_at_a_time(ledger: OwnedLedger) -> None:
     orders = [grant(token=token, tenant_id=UUID(int=7)) for token in (7, 9, 8)]
     for order in orders:

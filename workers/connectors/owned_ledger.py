@@ -1,6 +1,8 @@
 """A database of one's own as the sink: key, fingerprint, token and change in one transaction, behind its own fence.
 
 The schema it calls is shipped beside this module (``owned_ledger.sql``) and described in docs/owned-write.md.
+
+    {"database": "6f1c0a52-…"}     optional: only the database that calls itself so is used (countersign.identity())
 """
 
 import json
@@ -33,6 +35,7 @@ from workers.connectors.answers import (
     Uncertain,
 )
 from workers.connectors.deadlines import cut_at
+from workers.connectors.expected import Expected
 
 SCHEMA = Path(__file__).with_suffix(".sql")
 _CONNECTIONS = 16
@@ -40,6 +43,7 @@ _APPLY = "SELECT * FROM countersign.apply(%s::text[], %s::text[], %s::text[], %s
 _LOOK_UP = "SELECT * FROM countersign.look_up(%s::text[], %s::text[], %s::text[], %s::bigint[])"
 _EFFECTS = "SELECT * FROM countersign.effects(%s, %s, %s, %s)"
 _FENCES = "SELECT * FROM countersign.fences(%s, %s)"
+_IDENTITY = "SELECT countersign.identity() AS name"
 _PAGE = 500
 # The server ends a session in the middle, perhaps after the commit and before its answer (57P01–57P05, 08xxx).
 _CUT_OFF = ("57P", "08")
@@ -51,6 +55,7 @@ class OwnedLedger:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._database = Expected("database", self._ask_identity)
         # A stopped worker's session must let go of the fence's row before its lease is over.
         limits = settings.DATABASES["default"]["OPTIONS"]["options"]
         self._pool: ConnectionPool[Any] = ConnectionPool(
@@ -68,9 +73,11 @@ class OwnedLedger:
         )
 
     def identity(self, sink_settings: Mapping[str, Any]) -> str:
-        """Host and name of the database."""
+        """Host and name of the database, and what it calls itself where the settings say so. Raises BadSetting."""
+        named = self._database.named(sink_settings)
         place = psycopg.conninfo.conninfo_to_dict(self._url)
-        return f"{place.get('host', '')}/{place.get('dbname', '')}"
+        where = f"{place.get('host', '')}/{place.get('dbname', '')}"
+        return f"{where}/{named}" if named else where
 
     @classmethod
     def from_settings(cls) -> "OwnedLedger":
@@ -87,6 +94,20 @@ class OwnedLedger:
 
     def send_many(self, grants: Sequence[Grant], *, timeout: float) -> Sequence[Answer]:
         """One autocommitted call of ``countersign.apply`` for all of them: they are applied or lost together."""
+        until = time.monotonic() + timeout
+        astray = {
+            grant.key: NotSent(why)
+            for grant in grants
+            if (why := self._database.why_not(grant.sink_settings, timeout)) is not None
+        }
+        here = [grant for grant in grants if grant.key not in astray]
+        left = max(until - time.monotonic(), 0.001)
+        answers = dict(zip((grant.key for grant in here), self._apply(here, left), strict=True))
+        return [astray.get(grant.key) or answers[grant.key] for grant in grants]
+
+    def _apply(self, grants: Sequence[Grant], timeout: float) -> Sequence[Answer]:
+        if not grants:
+            return []
         parameters = (
             [grant.key for grant in grants],
             [grant.fingerprint for grant in grants],
@@ -104,6 +125,8 @@ class OwnedLedger:
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Raises the fence to the grant's token and looks, in one call: what is absent then cannot happen any more."""
+        if (why := self._database.why_not(grant.sink_settings, timeout)) is not None:
+            return Uncertain(why)
         parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token])
         rows = self._call(_LOOK_UP, parameters, timeout)
         if not isinstance(rows, list):
@@ -123,6 +146,7 @@ class OwnedLedger:
         timeout: float,
     ) -> Page:
         """Pages of ``countersign.effects``, oldest first. Raises SinkAway."""
+        self._database.require(sink_settings, timeout)
         rows = self._rows(_EFFECTS, (since, until, cursor, _PAGE), timeout)
         effects = [
             Effect(
@@ -143,7 +167,15 @@ class OwnedLedger:
         self, sink_settings: Mapping[str, Any], *, after: str, most: int, timeout: float
     ) -> Sequence[tuple[str, int]]:
         """(resource as the sink names it, highest token) in the order of names after ``after``. Raises SinkAway."""
+        self._database.require(sink_settings, timeout)
         return [(row.resource, row.token) for row in self._rows(_FENCES, (after, most), timeout)]
+
+    def _ask_identity(self, timeout: float) -> str:
+        """What the database calls itself. Raises SinkAway."""
+        try:
+            return str(self._rows(_IDENTITY, (), timeout)[0].name)
+        except IndexError as error:
+            raise SinkAway("The database has no name for itself: install its schema anew.") from error
 
     def _connection(self, timeout: float) -> AbstractContextManager[Any]:
         self._pool.open()  # at the first use: its threads are of no use to who only asks for its identity

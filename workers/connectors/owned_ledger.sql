@@ -6,6 +6,17 @@
 
 CREATE SCHEMA IF NOT EXISTS countersign;
 
+-- What this database calls itself. A tool that names it sends nothing to another one. A copy of the database has the same
+-- name until it is given one of its own: UPDATE countersign.sink SET id = DEFAULT.
+CREATE TABLE IF NOT EXISTS countersign.sink (
+    id         uuid NOT NULL DEFAULT gen_random_uuid(),
+    is_the_one boolean PRIMARY KEY DEFAULT true CHECK (is_the_one)
+);
+INSERT INTO countersign.sink DEFAULT VALUES ON CONFLICT DO NOTHING;
+CREATE OR REPLACE FUNCTION countersign.identity() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT id::text FROM countersign.sink;
+$$;
+
 CREATE TABLE IF NOT EXISTS countersign.fence (
     resource text PRIMARY KEY,
     token    bigint NOT NULL          -- the highest ever seen for this resource; never falls

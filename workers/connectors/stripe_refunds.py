@@ -3,6 +3,8 @@
 Relies on what Stripe documents under "Idempotent requests" (the first answer is stored under the key, 500 included;
 other parameters are refused; keys are kept for at least 24 hours) and "Errors". Look-ups list the charge's refunds
 and compare the key in the metadata: a search index may lag, and never proves absence.
+
+    {"account": "acct_1A2b"}     optional: only a key of this account is used ("Retrieve account", GET /v1/account)
 """
 
 import json
@@ -32,6 +34,7 @@ from workers.connectors.answers import (
     Uncertain,
     Undone,
 )
+from workers.connectors.expected import Expected
 from workers.connectors.stripe_wire import DirectClient, NotConnected, within
 
 _KEY_IN_METADATA = "countersign_key"
@@ -52,6 +55,7 @@ class StripeRefunds:
         self._client = stripe.StripeClient(
             api_key, base_addresses=addresses, max_network_retries=0, http_client=self._http
         )
+        self._account = Expected("account", self._ask_account)
 
     @classmethod
     def from_settings(cls) -> "StripeRefunds":
@@ -65,17 +69,24 @@ class StripeRefunds:
         self._http.close()
 
     def identity(self, sink_settings: Mapping[str, Any]) -> str:
-        """The host that refunds go to."""
-        return urlsplit(self._base_url or stripe.DEFAULT_API_BASE).netloc
+        """The host that refunds go to, and the account where the settings name it. Raises BadSetting."""
+        account = self._account.named(sink_settings)
+        host = urlsplit(self._base_url or stripe.DEFAULT_API_BASE).netloc
+        return f"{host}/{account}" if account else host
 
     def send(self, grant: Grant, *, timeout: float) -> Answer:
         """POST /v1/refunds under the grant's key."""
+        with within(timeout):
+            if (why := self._account.why_not(grant.sink_settings, timeout)) is not None:
+                return NotSent(why)
+            return self._create(grant)
+
+    def _create(self, grant: Grant) -> Answer:
         order = json.loads(grant.body)
         order["currency"] = order["currency"].lower()
         parameters: Any = {**order, "metadata": {_KEY_IN_METADATA: grant.key}}
         try:
-            with within(timeout):
-                refund = self._client.v1.refunds.create(parameters, {"idempotency_key": grant.key})
+            refund = self._client.v1.refunds.create(parameters, {"idempotency_key": grant.key})
             made = refund.to_dict()
             why = _undone(made)
             return _receipt(made) if why is None else Uncertain(why)
@@ -86,12 +97,17 @@ class StripeRefunds:
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Lists the charge's refunds, all pages, for the one whose metadata has this key."""
+        with within(timeout):
+            if (why := self._account.why_not(grant.sink_settings, timeout)) is not None:
+                return Uncertain(why)
+            return self._find(grant)
+
+    def _find(self, grant: Grant) -> Found:
         order = json.loads(grant.body)
         try:
-            with within(timeout):
-                for refund in self._refunds_of(order["charge"]):
-                    if _key(refund) == grant.key:
-                        return _found(refund, order)
+            for refund in self._refunds_of(order["charge"]):
+                if _key(refund) == grant.key:
+                    return _found(refund, order)
         except stripe.StripeError as error:
             return Uncertain(f"The look-up got no answer: {_words(error)}")
         except _NOT_UNDERSTOOD as error:
@@ -120,6 +136,7 @@ class StripeRefunds:
         asked: Any = {"created": created, "limit": _PAGE, **({"starting_after": cursor} if cursor else {})}
         try:
             with within(timeout):
+                self._account.require(sink_settings, timeout)
                 page = self._client.v1.refunds.list(asked)
             effects = [_effect(refund.to_dict()) for refund in page.data]
         except stripe.StripeError as error:
@@ -127,6 +144,15 @@ class StripeRefunds:
         except _NOT_UNDERSTOOD as error:
             raise SinkAway(f"The listing is not understood: {error!r}") from error
         return Page(effects, effects[-1].reference if page.has_more and effects else None)
+
+    def _ask_account(self, _timeout: float) -> str:
+        """The account that the API key is of. Raises SinkAway."""
+        try:
+            return str(self._client.v1.accounts.retrieve_current().id)
+        except stripe.StripeError as error:
+            raise SinkAway(f"The account could not be asked: {_words(error)}") from error
+        except _NOT_UNDERSTOOD as error:
+            raise SinkAway(f"The account is not understood: {error!r}") from error
 
 
 def _found(refund: dict[str, Any], order: dict[str, Any]) -> Found:

@@ -1,8 +1,11 @@
 """Where refunds go: the sandbox unless a key of Stripe's is configured, and never through anything in between."""
 
+import hashlib
 import json
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,8 +15,9 @@ from ledger.claims import Grant
 from tests.sandbox.conftest import SandboxProcess
 from tests.workers.connectors.peers import grant
 from workers.connectors import stripe_refunds
-from workers.connectors.answers import Absent, Receipt, Uncertain
+from workers.connectors.answers import Absent, NotSent, Receipt, SinkAway, Uncertain
 from workers.connectors.stripe_refunds import StripeRefunds
+from workers.connectors.wire import BadSetting
 
 SECONDS = 5.0
 
@@ -62,5 +66,54 @@ def test_a_connection_is_kept_for_the_next_call(sandbox: SandboxProcess) -> None
     sink.close()
 
 
-def refund() -> Grant:
-    return grant(body=json.dumps({"charge": f"ch_{uuid4().hex}", "amount": 10, "currency": "EUR"}))
+ACCOUNT = "acct_" + hashlib.sha256(b"sk_test_x").hexdigest()[:16]  # as the sandbox names the key's account
+
+
+def test_the_account_that_the_tool_names_is_asked_for_once_and_used(sandbox: SandboxProcess) -> None:
+    sink = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    began = len(asked_for_accounts(sandbox))
+    for _ in range(3):
+        order = refund(sink_settings={"account": ACCOUNT})
+        assert isinstance(sink.send(order, timeout=SECONDS), Receipt)
+        assert isinstance(sink.look_up(order, timeout=SECONDS), Receipt)
+    assert len(asked_for_accounts(sandbox)) == began + 1
+    assert ACCOUNT in sink.identity({"account": ACCOUNT})
+    sink.close()
+
+
+def test_a_key_of_another_account_sends_nothing_looks_nothing_up_and_lists_nothing(
+    sandbox: SandboxProcess,
+) -> None:
+    order = refund(sink_settings={"account": ACCOUNT})
+    first = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    assert isinstance(first.send(order, timeout=SECONDS), Receipt)
+    elsewhere = StripeRefunds(api_key="sk_test_other", base_url=sandbox.url)
+    answer, found = elsewhere.send(order, timeout=SECONDS), elsewhere.look_up(order, timeout=SECONDS)
+    assert isinstance(answer, NotSent)
+    assert isinstance(found, Uncertain)  # absent there proves nothing here
+    assert ACCOUNT in answer.note
+    assert "correct the environment" in found.note
+    now = datetime.now(UTC)
+    with pytest.raises(SinkAway, match=ACCOUNT):
+        elsewhere.list_effects(order.sink_settings, since=now, until=now, cursor=None, timeout=SECONDS)
+    assert len(sandbox.effects(charge=json.loads(order.body)["charge"])) == 1
+    first.close()
+    elsewhere.close()
+
+
+def test_while_the_account_cannot_be_asked_nothing_is_sent(sandbox: SandboxProcess) -> None:
+    unknown = StripeRefunds(api_key="no_key_at_all", base_url=sandbox.url)
+    assert isinstance(unknown.send(refund(sink_settings={"account": ACCOUNT}), timeout=SECONDS), NotSent)
+    unknown.close()
+    nobody = StripeRefunds(api_key="sk_test_x", base_url="http://127.0.0.1:9")
+    with pytest.raises(BadSetting):
+        nobody.identity({"account": 7})
+
+
+def asked_for_accounts(sandbox: SandboxProcess) -> list[Any]:
+    return [each for each in sandbox.requests() if each["path"] == "/v1/account"]
+
+
+def refund(**changes: Any) -> Grant:
+    body = json.dumps({"charge": f"ch_{uuid4().hex}", "amount": 10, "currency": "EUR"})
+    return grant(body=body, **changes)
