@@ -3,11 +3,14 @@
 Rows are plain values: a claim takes fifty at a time, and a model instance for each would cost more than the locks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+from django.db import transaction
 
 from accounts.sql import Queries
 from ledger import tools
@@ -77,6 +80,14 @@ class Picked:
     def tool(self) -> str:
         """The tool's name."""
         return self.version.tool.name
+
+
+@contextmanager
+def transaction_by_index() -> Iterator[None]:
+    """One transaction of a claim or a recording: all it asks for is found by index, from the first row on."""
+    with transaction.atomic():
+        QUERIES.rows("find_by_index")
+        yield
 
 
 def pick(*, after: int, most: int, full: Sequence[int] = ()) -> tuple[list[Picked], int]:

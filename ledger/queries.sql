@@ -1,6 +1,11 @@
 -- The statements that carry the protocol (docs/protocol.md). Rows are named by = ANY(array), which plans well at a
 -- million rows and without statistics; the clock is always the database's.
 
+-- name: find_by_index
+-- Promises that plans made in this transaction, which are then kept, find rows by index: a table that is small when it
+-- is first asked grows, and a plan that reads all of it would stay.
+SET LOCAL enable_seqscan = off;
+
 -- name: due_resources
 -- Promises up to `most` resources, in id order after `after`, that have an order due; each once however hot it is.
 -- Orders of the tools in `full` are passed by: their sinks take nothing more at this moment.

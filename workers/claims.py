@@ -47,7 +47,7 @@ def claim(*, worker: str, most: int, after: int, lease: float, room: Room | None
 
     What no longer may happen is ended here, in the same transaction, and counted.
     """
-    with transaction.atomic():
+    with picks.transaction_by_index():
         most = most if room is None else min(most, room.most)
         picked, go_on = picks.pick(after=after, most=most, full=room.full if room else ())
         fitting, passed_by = _fitting(picked, room)
@@ -151,7 +151,7 @@ def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
     What was never sent is checked as at the claim, and ends as failed where it may no longer happen. What has
     silenced too many workers is set aside. Under a halt only look-ups go on.
     """
-    with transaction.atomic():
+    with picks.transaction_by_index():
         picked = _without_poison(_without_waiting(picks.pick_again(most=most)), worker)
         still = halts.standstill({each.tenant_id for each in picked})
         standing = execution.standing(picked) if picked else set()

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 
 from approvals import corrections, execution
-from ledger import control_events, findings, halts, operations, outcomes
+from ledger import control_events, findings, halts, operations, outcomes, picks
 from ledger.outcomes import Report
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind, OperationState
 
@@ -85,7 +85,7 @@ def _storable(report: Report) -> Report:
 
 def _record_together(reports: Sequence[Report]) -> list[Report]:
     """Writes the reports in force in one transaction; returns the others."""
-    with transaction.atomic():
+    with picks.transaction_by_index():
         states = outcomes.lock_in_force(reports)
         current = [each for each in reports if (each.order_id, each.token) in states]
         execution.settle(

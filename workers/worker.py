@@ -27,16 +27,16 @@ from workers.together import calls, perform_together
 
 log = logging.getLogger(__name__)
 
-SLOTS = 32
+SLOTS = 64
 """Calls in flight per process."""
 _ENOUGH = SLOTS // 2
-_A_WHILE = 0.02
+_A_WHILE = 0.03
 """While more is known to be due, a claim waits so many seconds for so many free slots: it costs as much for a few."""
 _AGAIN_EVERY = 0.25
 """Seconds between two looks for lapsed leases and back-offs that are over."""
 _GROUP = 2 * MOST_TOGETHER
 """Outcomes that are recorded in one transaction."""
-_GROUP_SECONDS = 0.003
+_GROUP_SECONDS = 0.005
 """Recordings wait so long for others that are on their way, to share a transaction with them."""
 _NOTE_EVERY = 5.0
 """Seconds between two notes of when due work was last looked for."""
@@ -211,6 +211,7 @@ class Worker:
             reports = [perform(call.grants[0], call.leases[0], worker=self.name)]
         else:
             reports = perform_together(call.grants, call.leases, worker=self.name)
+        connection.close()  # of a look-up's question whether anything is halted: these threads are many
         self._done.put(_Call(call.grants, call.leases, reports))
 
     # Record: one thread, small groups.
