@@ -56,9 +56,10 @@ def sinks(sandbox_url: str, own_database: str) -> Iterator[Sinks]:
     connector.cache_clear()
     with override_settings(**addresses, EXECUTION=quick):
         yield Sinks(sandbox_url, own_database)
-    close = getattr(connector("owned_ledger"), "close", None)
-    if close is not None:
-        close()
+        for name in ("owned_ledger", "stripe_refunds"):
+            close = getattr(connector(name), "close", None)
+            if close is not None:
+                close()
     connector.cache_clear()
 
 

@@ -101,7 +101,7 @@ def _listing(version: ToolVersion) -> Listing:
     except UnknownConnector:
         raise NotListed from None
     if not isinstance(sink, Listing) or (
-        isinstance(sink, ListsIfTold) and not sink.lists(version.sink_settings)
+        isinstance(sink, ListsIfTold) and not sink.can_list(version.sink_settings)
     ):
         raise NotListed
     return sink

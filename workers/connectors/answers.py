@@ -158,7 +158,7 @@ class Listing(Protocol):
 class ListsIfTold(Protocol):
     """A connector whose sinks list their effects only where the tool's settings say how."""
 
-    def lists(self, sink_settings: Mapping[str, Any]) -> bool:
+    def can_list(self, sink_settings: Mapping[str, Any]) -> bool:
         """Whether these settings do."""
 
 

@@ -90,7 +90,7 @@ class HttpAction:
             return Uncertain(f"The look-up was answered with something else: {said.words}")
         return _found(said, grant)
 
-    def lists(self, sink_settings: Mapping[str, Any]) -> bool:
+    def can_list(self, sink_settings: Mapping[str, Any]) -> bool:
         """Whether the settings say how the sink lists its effects."""
         return sink_settings.get("list") is not None
 
