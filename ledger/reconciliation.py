@@ -117,6 +117,11 @@ def _earliest_sent(tool: Tool, since: datetime, until: datetime) -> datetime:
     return row.started_at or since
 
 
+def has_looked(*, tool: Tool, back_to: datetime, after: datetime) -> bool:
+    """Whether a pass that began after this moment, finished or still under way, reaches so far back."""
+    return tool.reconciliations.filter(began_at__gt=after, since__lte=back_to, error="").exists()
+
+
 def sink_cursor(row: Reconciliation) -> tuple[bool, str | None]:
     """Whether the sink's listing is still to be read, and from where."""
     if row.cursor.startswith(_LISTED):

@@ -13,11 +13,13 @@ from datetime import timedelta
 from typing import Any, TypeGuard
 
 import stripe
+from celery import current_app
 from django.conf import settings
+from django.db import transaction
 
 from ledger import clock, control_events, inbound, sweeps
-from ledger.models import InboundEvent, Tool
-from ledger.states import ControlEventKind
+from ledger.models import InboundEvent, Operation, Tool
+from ledger.states import ControlEventKind, OperationState
 from ledger.tools import UnknownTool, current_version
 
 DEFAULT_SECRET = "STRIPE_WEBHOOK_SECRET"  # noqa: S105  the name of a variable
@@ -32,6 +34,9 @@ _MOST_OBJECTS = 50
 _RECENT, _WAITED_FOR = timedelta(hours=1), timedelta(days=30)
 """An event that matches nothing is tried again each time for an hour, and twice a day for so many days."""
 _TWICE_A_DAY = 43_200.0
+_UNDONE = ("failed", "canceled")
+_GATHERED = 5
+"""Seconds in which events are gathered before the listing is read again."""
 
 
 class NoHook(LookupError):
@@ -108,11 +113,40 @@ def _count(tool: Tool, why: str) -> None:
 
 
 def match(event: InboundEvent) -> bool:
-    """Finds the operation that the event speaks of and makes it due; returns whether there is one."""
+    """Finds the operation that the event speaks of and makes it due; returns whether there is one.
+
+    One that is settled, and of which the event tells otherwise, has the sink's listing read again soon.
+    """
     about = list(_objects(event.body))
     keys = [each for one in about if (each := _key(one)) is not None]
     names = [each for one in about for each in map(one.get, ("id", "charge")) if _is_name(each)]
-    return inbound.match(event, keys=keys, names=names)
+    if not inbound.match(event, keys=keys, names=names):
+        return False
+    event.refresh_from_db(fields=["operation"])
+    if event.operation is not None and any(_tells_otherwise(each, event.operation) for each in about):
+        _ring_on_commit(event)
+    return True
+
+
+def _tells_otherwise(about: dict[str, Any], operation: Operation) -> bool:
+    """Whether a settled outcome may no longer hold: what happened has failed since, or what failed is there."""
+    mine = _key(about) == operation.order.key or about.get("id") == operation.reference
+    undone = about.get("status") in _UNDONE
+    if operation.state == OperationState.COMMITTED:
+        return mine and undone
+    return operation.state == OperationState.FAILED_BEFORE_COMMIT and mine and not undone
+
+
+def _ring_on_commit(event: InboundEvent) -> None:
+    """A lost ring costs a day: then all within the tool's retry horizon is looked through anyhow."""
+    transaction.on_commit(lambda: _ring(event.pk), robust=True)
+
+
+def _ring(event_id: int) -> None:
+    # In a moment, so that one pass does for all events of a burst.
+    current_app.send_task(
+        "workers.reconcile_about", args=[event_id], countdown=_GATHERED, ignore_result=True, retry=False
+    )
 
 
 def match_waiting() -> int:

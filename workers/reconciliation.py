@@ -18,7 +18,7 @@ from django.db import Error, close_old_connections, transaction
 from approvals import corrections, execution
 from ledger import operations, outcomes, reconciliation, sweeps, tools
 from ledger.identity import canonical
-from ledger.models import Reconciliation, Tool, ToolVersion
+from ledger.models import InboundEvent, Reconciliation, Tool, ToolVersion
 from ledger.reconciliation import Found, Lag, Overtaken
 from ledger.states import SETTLED, FindingKind, OperationState
 from workers.connectors import UnknownConnector, connector
@@ -71,6 +71,31 @@ def reconcile(*, tool: Tool, since: datetime | None = None) -> Reconciliation | 
     except tools.UnknownTool:
         raise NotListed from None  # it has no version yet, so it has done nothing
     return pass_over(version=version, sink=_listing(version), since=since)
+
+
+def reconcile_about(*, event_id: int) -> bool:
+    """Makes a pass that reaches back to what a provider's event tells of; returns whether one was needed and made.
+
+    A pass that is under way goes on first: it may be the one that is asked for, and would else begin for ever.
+    """
+    event = InboundEvent.objects.select_related("operation__tool", "operation__order").get(pk=event_id)
+    operation, matched_at = event.operation, event.matched_at
+    assert operation is not None  # only a matched one rings
+    assert matched_at is not None  # matched_iff_matched_at
+    first = operation.attempts.order_by("number").first()
+    sent_at = first.started_at if first is not None else operation.order.created_at
+    back_to = sent_at - 2 * timedelta(seconds=settings.EXECUTION.call_timeout)
+    try:
+        for since in (None, back_to):
+            if reconciliation.has_looked(tool=operation.tool, back_to=back_to, after=matched_at):
+                return since is not None
+            reconcile(tool=operation.tool, since=since)
+    except (NotListed, Overtaken):
+        return False
+    except SinkAway as away:
+        log.warning("the sink of %s could not be listed: %s", operation.tool.name, away)
+        return False
+    return True
 
 
 def pass_over(*, version: ToolVersion, sink: Listing, since: datetime | None = None) -> Reconciliation | None:

@@ -27,6 +27,12 @@ def reconcile() -> None:
     reconciliation.run_due()
 
 
+@shared_task(name="workers.reconcile_about")
+def reconcile_about(event_id: int) -> None:
+    """Compares ledger and sink back to what a provider's event tells of."""
+    reconciliation.reconcile_about(event_id=event_id)
+
+
 @shared_task(name="workers.prune")
 def prune() -> None:
     """Empties the content that its tool's retention no longer keeps."""

@@ -3,18 +3,23 @@
 import asyncio
 import json
 import time
-from typing import Any
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 from django.test import Client, override_settings
+from pytest_django import DjangoCaptureOnCommitCallbacks
 from pytest_django.live_server_helper import LiveServer
 
 from config.demo import seed
+from ledger import clock, tool_versions
 from ledger.claims import Grant
-from ledger.models import InboundEvent, Operation, Tool
+from ledger.models import Attempt, Finding, InboundEvent, Operation, Reconciliation, Tool, ToolVersion
 from ledger.states import AttemptOutcome, ControlEventKind, OperationState
 from sandbox.events import EARLY, LATE, OUT_OF_ORDER, TWICE, Events, signature
 from sandbox.faults import Fault
+from tests.reconciliation.listings import Listed
 from tests.worlds import (
     World,
     approved,
@@ -25,8 +30,10 @@ from tests.worlds import (
     recorded,
     take_over,
     the_machines_agree,
+    triggers_off,
 )
-from workers import inbound
+from workers import connectors, inbound, reconciliation
+from workers.connectors.answers import Connector, SinkAway
 
 __all__ = ["the_machines_agree"]
 
@@ -280,3 +287,93 @@ def test_what_the_provider_sends_comes_to_one_look_up(live_server: LiveServer, f
     assert InboundEvent.objects.filter(operation=grant.order_id).count() == 2
     assert is_due(grant)
     assert Operation.objects.get().state == OperationState.OUTCOME_UNKNOWN
+
+
+# Of what is settled.
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "rings"),
+    [
+        (AttemptOutcome.COMMITTED, "succeeded", 0),
+        (AttemptOutcome.COMMITTED, "failed", 1),
+        (AttemptOutcome.COMMITTED, "canceled", 1),
+        (AttemptOutcome.REFUSED, "failed", 0),
+        (AttemptOutcome.REFUSED, "succeeded", 1),
+        (AttemptOutcome.UNCERTAIN, "failed", 0),
+    ],
+)
+def test_an_event_that_contradicts_a_settled_outcome_rings_for_its_listing_and_writes_nothing(
+    client: Client,
+    world: World,
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+    outcome: AttemptOutcome,
+    status: str,
+    rings: int,
+) -> None:
+    grant = claimed(world)
+    before = recorded(grant, outcome)
+    with django_capture_on_commit_callbacks() as rung:
+        assert post(client, hook(world), event(refund(grant, status=status))).status_code == 200
+    assert len(rung) == rings
+    assert (operation(grant).state, operation(grant).settled_at) == (before.state, before.settled_at)
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listed]:
+    """A sink whose listing is never behind, in the provider's place."""
+    listed = Listed()
+    monkeypatch.setitem(connectors._MAKERS, "stripe_refunds", lambda: cast(Connector, listed))
+    connectors.connector.cache_clear()
+    yield listed
+    monkeypatch.undo()
+    connectors.connector.cache_clear()
+
+
+def test_a_refund_that_failed_weeks_later_is_found_within_the_pass_that_its_event_asks_for(
+    client: Client, world: World, sink: Listed
+) -> None:
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    tool_versions.publish(tool=tool, fields={**seed.REFUND, "settle_time": timedelta(0)})
+    grant = claimed(world)
+    recorded(grant)
+    weeks_ago = clock.now() - timedelta(days=20)
+    with triggers_off():
+        ToolVersion.objects.update(created_at=weeks_ago - timedelta(days=1))
+        Attempt.objects.update(started_at=weeks_ago, ended_at=weeks_ago)
+        Operation.objects.update(settled_at=weeks_ago)
+    effect = sink.add(grant, happened_at=weeks_ago + timedelta(seconds=1))
+    assert reconciliation.reconcile(tool=tool) is not None  # today's look through everything
+    sink.change(effect, status="failed", reversed=True)
+    assert reconciliation.reconcile(tool=tool) is not None
+    assert not Finding.objects.exists()  # the quarter-hourly pass does not reach back so far
+
+    post(client, hook(world), event(refund(grant, status="failed")))
+    event_id = InboundEvent.objects.get().pk
+    assert reconciliation.reconcile_about(event_id=event_id)
+    assert Finding.objects.get().kind == "reversed"
+    passes = Reconciliation.objects.count()
+    assert not reconciliation.reconcile_about(event_id=event_id)  # the same ring again finds it done
+    assert Reconciliation.objects.count() == passes
+
+
+def test_a_ring_goes_on_with_the_pass_that_is_under_way_and_does_not_begin_it_anew(
+    client: Client, world: World, sink: Listed
+) -> None:
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    tool_versions.publish(tool=tool, fields={**seed.REFUND, "settle_time": timedelta(0)})
+    grant = claimed(world)
+    recorded(grant)
+    with triggers_off():
+        ToolVersion.objects.update(created_at=clock.now() - timedelta(days=2))
+        Attempt.objects.update(started_at=clock.now() - timedelta(hours=1))
+    for _ in range(3):
+        sink.add(happened_at=clock.now() - timedelta(minutes=30))
+    post(client, hook(world), event(refund(grant, status="failed")))
+    sink.away_at_page = 1
+    with pytest.raises(SinkAway):
+        reconciliation.reconcile(tool=tool)
+    sink.away_at_page = None
+    reconciliation.reconcile_about(event_id=InboundEvent.objects.get().pk)
+    row = Reconciliation.objects.get()
+    assert (row.ended_at is not None, row.error, row.effects) == (True, "", 3)
