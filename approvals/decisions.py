@@ -12,10 +12,11 @@ from django_fsm import can_proceed
 
 from accounts.actors import Actor
 from accounts.models import Role
-from approvals import cases, deadlines, doorbell, proposals, votes
+from approvals import cases, deadlines, doorbell, proposals, retention, votes
 from approvals.errors import (
     AlreadyDecided,
     AmountMismatch,
+    ContentRemoved,
     DeadlinePassed,
     Disputed,
     EarlierOperationLive,
@@ -214,6 +215,8 @@ def _release(case: Case, actor: Actor, word: Word) -> None:
 def _reopen(case: Case, actor: Actor, word: Word) -> None:
     if not word.reason.strip():
         raise ReasonRequired("Say why you take the rejection back.", case=case)
+    if can_proceed(case.reopen) and retention.removed(case) is not None:
+        raise ContentRemoved(case=case)
     _move(case, actor, word, case.reopen, Act.REOPENED)
 
 

@@ -59,6 +59,10 @@ class AlreadyExecuted(Illegal):
     """It has happened, and its receipt is stored. To undo it, propose a compensating action."""
 
 
+class ContentRemoved(Illegal):
+    """The case's content was removed, so nobody can decide on it any more. It may be proposed under another step."""
+
+
 class DeadlinePassed(Illegal):
     """The deadline has passed, so this can no longer be approved. The agent may propose it again."""
 

@@ -14,8 +14,9 @@ from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.urls import reverse
 
-from approvals import proposals
+from approvals import proposals, retention
 from approvals.models import Case, Policy, Proposal, Revision, Vote
+from approvals.retention import Removed
 from approvals.states import Act, CaseState, Verdict
 from approvals.tags import Tag
 from ledger.guarantees import guarantee
@@ -43,6 +44,7 @@ def cases(shown: Sequence[Case]) -> list[Json]:
     """Cases with their decisions and operations, in a fixed number of queries."""
     decisions = _decisions(shown)
     operations = _operations(shown, decisions)
+    removed = retention.removed_of([each.proposal_id for each in shown])
     undone = dict(
         Order.objects.filter(
             pk__in=[each.compensates_id for each in shown if each.compensates_id]
@@ -58,7 +60,7 @@ def cases(shown: Sequence[Case]) -> list[Json]:
             "state": each.state,
             "revision": each.revision,
             "action_key": each.action_key,
-            **_content(each.proposal),
+            **_content(each.proposal, removed.get(each.proposal_id)),
             "risk_tier": each.proposal.policy.tier,
             "approvals_required": each.proposal.policy.approvals_required,
             "compensates": undone.get(each.compensates_id or 0),
@@ -72,7 +74,8 @@ def cases(shown: Sequence[Case]) -> list[Json]:
     ]
 
 
-def _content(proposal: Proposal) -> Json:
+def _content(proposal: Proposal, removed: Removed | None) -> Json:
+    """What was proposed. Once it was removed its members are empty, and ``content_removed`` says when and why."""
     material = proposals.material(proposal)
     return {
         "summary": proposal.sentence,
@@ -83,6 +86,8 @@ def _content(proposal: Proposal) -> Json:
         "trace_id": proposal.trace_id,
         "digest": proposal.digest,
         "fingerprint": proposal.fingerprint,
+        "content_removed": removed
+        and {"at": moment(removed.at), "because": removed.because, "on_request": removed.erased},
     }
 
 
@@ -233,8 +238,13 @@ def operation_link(shown: Operation) -> str:
 # Sub-resources of a case.
 
 
-def revision(shown: Revision) -> Json:
-    """One write to a case, with the content it had then."""
+def revisions(shown: Sequence[Revision]) -> list[Json]:
+    """Writes to a case, each with the content it had then."""
+    removed = retention.removed_of([each.proposal_id for each in shown])
+    return [_revision(each, removed.get(each.proposal_id)) for each in shown]
+
+
+def _revision(shown: Revision, removed: Removed | None) -> Json:
     return {
         "number": shown.number,
         "etag": str(Tag(shown.number, shown.proposal.digest[:8])),
@@ -244,7 +254,7 @@ def revision(shown: Revision) -> Json:
         "reason_code": shown.reason_code,
         "reason": shown.reason,
         "at": moment(shown.at),
-        **_content(shown.proposal),
+        **_content(shown.proposal, removed),
     }
 
 

@@ -40,8 +40,13 @@ class Removed:
 
 def removed(case: Case) -> Removed | None:
     """Whether the case's present content was removed."""
-    row = Pruning.objects.filter(proposal_id=case.proposal_id).first()
-    return Removed(row.at, row.by, row.because, row.is_erasure) if row is not None else None
+    return removed_of([case.proposal_id]).get(case.proposal_id)
+
+
+def removed_of(proposals: Collection[int]) -> dict[int, Removed]:
+    """{proposal: that its content was removed}, in one query."""
+    rows = Pruning.objects.filter(proposal_id__in=proposals)
+    return {row.proposal_id: Removed(row.at, row.by, row.because, row.is_erasure) for row in rows}
 
 
 def prune_due() -> int:

@@ -141,6 +141,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     refusals.AlreadyDecided: Problem(409, "already-decided", "The case is decided already"),
     refusals.InProgress: Problem(409, "in-progress", "It is being carried out"),
     refusals.AlreadyExecuted: Problem(409, "already-executed", "It has happened already"),
+    refusals.ContentRemoved: Problem(409, "content-removed", "The case's content was removed"),
     refusals.DeadlinePassed: Problem(409, "deadline-passed", "The deadline has passed"),
     refusals.Disputed: Problem(409, "disputed", "Ledger and sink disagree about this case"),
     refusals.EarlierOperationLive: Problem(

@@ -80,7 +80,7 @@ class Revisions(Endpoint):
         case = cases.visible(actor=self.actor, case_id=case_id)
         rows = Revision.objects.select_related("proposal").filter(case=case)
         found, cursor = pages.page(rows, request, by="number")
-        return pages.answer(pages.listed([representations.revision(each) for each in found], cursor, request))
+        return pages.answer(pages.listed(representations.revisions(found), cursor, request))
 
     def post(self, request: Request, case_id: int) -> Response:
         """Replaces the content of the revision in If-Match, or proposes it again where nothing came of it."""

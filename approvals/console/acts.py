@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from approvals import retention
 from approvals.console.entrance import Visitor
 from approvals.console.known import Holder
 from approvals.console.signatures import Quorum
@@ -112,10 +113,16 @@ def _why_not_approve(here: Situation) -> str:
     return ""
 
 
+def _why_not_reopen(here: Situation) -> str:
+    if retention.removed(here.case) is not None:
+        return "Its content was removed, so there is nothing left to decide on. It may be proposed under another step."
+    return _owned(here)
+
+
 _WHY_NOT: Mapping[str, Callable[[Situation], str]] = {
     Verdict.APPROVE: _why_not_approve,
     Verdict.RELEASE: _owned,
-    Verdict.REOPEN: _owned,
+    Verdict.REOPEN: _why_not_reopen,
 }
 
 

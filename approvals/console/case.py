@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
-from approvals import cases, decisions, proposals
+from approvals import cases, decisions, proposals, retention
 from approvals.console import acts, budgets, queue, signatures
 from approvals.console.acts import Situation
 from approvals.console.cases import address, filtered, records
@@ -76,6 +76,7 @@ def context(
     way = _way(request, visitor, shown)
     return {
         "case": shown,
+        "removed": retention.removed(shown),
         "proposal": shown.proposal,
         **proposals.material(shown.proposal),
         "evidence": [_evidence(each) for each in shown.proposal.evidence],

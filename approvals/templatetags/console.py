@@ -29,6 +29,7 @@ def sentence(
     text: str, amount_minor: int | None = None, currency: str | None = None, inside: bool = False
 ) -> SafeString:
     """Write a tool's sentence, amount in bold, deceptions visible; `inside` another sentence if so."""
+    text = text or "Content removed"  # a link must have something to be clicked on
     text = _inside(text) if inside else text
     if amount_minor is None or not currency:
         return reveal.reveal(text)

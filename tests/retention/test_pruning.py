@@ -8,16 +8,16 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from django.test import Client
 
-from approvals import retention
-from approvals.errors import ConflictingProposal
+from approvals import representations, retention
+from approvals.errors import ConflictingProposal, ContentRemoved
 from approvals.models import Case, Proposal, Pruning, Revision, Vote
-from approvals.states import CaseState
+from approvals.states import CaseState, Verdict
 from ledger import findings
 from ledger import retention as ledger_retention
 from ledger.models import Attempt, Attestation, Evidence, InboundEvent, Order
 from ledger.models import Pruning as LedgerPruning
 from ledger.states import AttemptOutcome, ControlEventKind, FindingKind
-from tests.console.doors import Person
+from tests.console.doors import Person, words
 from tests.machines import refused
 from tests.worlds import (
     World,
@@ -33,6 +33,7 @@ from tests.worlds import (
     recorded,
     report,
     revised,
+    say,
     take_over,
     triggers_off,
     withdrawn,
@@ -184,6 +185,38 @@ def test_the_pages_of_a_pruned_case_still_open(world: World, pruned: Case) -> No
     addresses = [f"/cases/{pruned.pk}/", f"/operations/{name}/", "/cases/", "/operations/", "/"]
 
     assert [person.open(address).status_code for address in addresses] == [200] * len(addresses)
+
+
+def test_a_pruned_case_says_that_its_content_was_removed_and_shows_no_empty_fields(
+    world: World, pruned: Case
+) -> None:
+    key = {"Authorization": f"Bearer {world.organisation.agent_key}"}
+    case = Client().get(f"/api/v1/cases/{pruned.pk}", headers=key).json()
+    (first, *_) = Client().get(f"/api/v1/cases/{pruned.pk}/revisions", headers=key).json()["items"]
+    row = Pruning.objects.get()
+    told = {"at": representations.moment(row.at), "because": row.because, "on_request": False}
+    assert (case["content_removed"], first["content_removed"]) == (told, told)
+    other = Client().get(f"/api/v1/cases/{proposed(world, 'whole').pk}", headers=key).json()
+    assert other["content_removed"] is None
+
+    page = words(Person(world.member("operator")).open(f"/cases/{pruned.pk}/").content.decode())
+    assert "The content was removed on" in page
+    assert row.because in page
+    assert "The agent sent none." not in page
+    for address in ("/cases/", "/operations/"):
+        assert "Content removed" in words(Person(world.member("operator")).open(address).content.decode())
+
+
+def test_a_rejected_case_whose_content_is_gone_is_not_reopened(world: World) -> None:
+    case = case_in(world, CaseState.REJECTED)
+    age(case)
+    assert retention.prune_due() == 1
+    reviewer = Person(world.member("reviewer"))
+    assert "Its content was removed" in words(reviewer.open(f"/cases/{case.pk}/").content.decode())
+    with pytest.raises(ContentRemoved):
+        say(Verdict.REOPEN, case, world.reviewer)
+    assert current(case).state == CaseState.REJECTED
+    assert len(events(ControlEventKind.REFUSED_ACT)) == 1
 
 
 def test_a_finding_that_is_open_keeps_the_content(world: World) -> None:
