@@ -7,6 +7,8 @@ import pytest
 from approvals.models import Case
 from approvals.templatetags import reveal
 from config.demo import seed
+from ledger.models import Finding
+from ledger.states import AttemptOutcome
 from tests import worlds
 from tests.console.doors import at_the_console, words
 from tests.worlds import World
@@ -69,6 +71,10 @@ def all_pages(world: World, text: str) -> list[str]:
     reviewer.decide(case, "approve")
     operation = worlds.operation(case)
     approved = reviewer.read(f"/cases/{case.pk}/")
+    (grant,) = worlds.claim()
+    worlds.recorded(grant, AttemptOutcome.UNCERTAIN)
+    worlds.open_finding(world, case)
+    finding = Finding.objects.get()
     return [
         *pages,
         pending,
@@ -76,6 +82,11 @@ def all_pages(world: World, text: str) -> list[str]:
         approved,
         reviewer.read("/operations/"),
         reviewer.read(f"/operations/{operation.order_id}/"),
+        reviewer.read("/reconcile/", view="looking"),
+        reviewer.read("/reconcile/", item=grant.key),
+        reviewer.read("/reconcile/", view="findings", item=str(finding.pk)),
+        reviewer.read("/conflicts/"),
+        reviewer.read("/metrics/decisions/"),
     ]
 
 
