@@ -7,11 +7,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.models import Role
-from approvals import representations
+from approvals import disputes, representations
 from approvals.api import pages, schemas
 from approvals.api.endpoint import Endpoint
-from approvals.errors import EvidenceRequired, NotFound, NotPermitted
-from ledger import findings
 from ledger.models import ControlEvent, Finding
 from ledger.states import ControlEventKind, FindingKind
 
@@ -38,15 +36,11 @@ class Closure(Endpoint):
     def post(self, request: Request, finding_id: int) -> Response:
         """Closes it with what settled it; one that is closed already stays as it is."""
         person = self.person
-        shown = Finding.objects.filter(tenant_id=person.tenant_id, pk=finding_id).first()
-        if shown is None:
-            raise NotFound("There is no such finding. List those you can see.")
-        if not person.has_role(Role.OPERATOR):
-            raise NotPermitted("Only an operator can do this. Ask an admin for that role.")
-        body = schemas.checked(request.data, schemas.CLOSURE)
-        if not body["reason"].strip():
-            raise EvidenceRequired
-        findings.close(finding_ids=[finding_id], by=person.source, because=body["reason"])
+        because = ""
+        if person.has_role(Role.OPERATOR):  # whoever may not is told so, whatever was sent
+            disputes.visible(actor=person, finding_id=finding_id)
+            because = schemas.checked(request.data, schemas.CLOSURE)["reason"]
+        disputes.close(actor=person, finding_id=finding_id, because=because)
         return Response(representations.finding(Finding.objects.get(pk=finding_id)))
 
 

@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
 from accounts.models import Role
-from approvals import compensations, resolutions
-from approvals.console import disagreements, unsettled
+from approvals import compensations, disputes, resolutions
+from approvals.console import unsettled
 from approvals.console.choices import LOOK_LATER, SEND_AGAIN
 from approvals.console.entrance import Visitor, act
 from approvals.console.forms import Form, answer_refusal, see_other
@@ -30,7 +30,7 @@ from approvals.errors import (
 )
 from approvals.resolutions import Resolved, Word
 from approvals.templatetags.times import zoned
-from ledger import clock, findings
+from ledger import clock
 from ledger.states import AttestedOutcome, OperationState
 
 _MOST_REASON = 2000
@@ -210,16 +210,18 @@ def _again(
 @act
 def close_finding(request: HttpRequest, visitor: Visitor, finding_id: int) -> HttpResponse:
     """Closes a finding with what settled it."""
-    shown = disagreements.visible(visitor.tenant_id, finding_id)
-    if not _may(visitor):
-        return answer_refusal(request, NotPermitted("Only an operator closes a finding."))
     form = Form.read(request, "reason", panel="close")
+    disputes.visible(actor=visitor.actor, finding_id=finding_id)
     form.require("reason", longest=_MOST_CLOSING, words="Say what settled it. Nothing was recorded.")
-    if form.errors:
-        return answer(request, visitor, str(shown.pk), Answered(form, 422), view=FINDINGS)
-    if not findings.close(finding_ids=[shown.pk], by=visitor.actor.source, because=form["reason"]):
+    if form.errors and _may(visitor):
+        return answer(request, visitor, str(finding_id), Answered(form, 422), view=FINDINGS)
+    try:
+        closed = disputes.close(actor=visitor.actor, finding_id=finding_id, because=form["reason"])
+    except NotPermitted as refusal:
+        return answer_refusal(request, refusal)
+    if not closed:
         words = "It was settled already, by somebody else."
-        return answer(request, visitor, str(shown.pk), Answered(form, 409, words), view=FINDINGS)
+        return answer(request, visitor, str(finding_id), Answered(form, 409, words), view=FINDINGS)
     messages.success(request, "The finding is settled, and what it kept back goes on.")
     return see_other(f"{reverse('reconcile')}?view={FINDINGS}")
 
@@ -227,11 +229,12 @@ def close_finding(request: HttpRequest, visitor: Visitor, finding_id: int) -> Ht
 @act
 def mute_finding(request: HttpRequest, visitor: Visitor, finding_id: int) -> HttpResponse:
     """Asks nobody about a foreign effect any more."""
-    shown = disagreements.visible(visitor.tenant_id, finding_id)
-    if not _may(visitor):
-        return answer_refusal(request, NotPermitted("Only an operator mutes a finding."))
-    if not findings.mute(finding_id=shown.pk):
+    try:
+        muted = disputes.mute(actor=visitor.actor, finding_id=finding_id)
+    except NotPermitted as refusal:
+        return answer_refusal(request, refusal)
+    if not muted:
         words = "Only an open finding about an effect that was never ours is muted, once."
-        return answer(request, visitor, str(shown.pk), Answered(status=409, notice=words), view=FINDINGS)
+        return answer(request, visitor, str(finding_id), Answered(status=409, notice=words), view=FINDINGS)
     messages.success(request, "It is muted: it stays open, and nobody is asked about it.")
     return see_other(f"{reverse('reconcile')}?view={FINDINGS}")

@@ -120,6 +120,25 @@ def test_nothing_of_another_organisation_is_listed_or_found(world: World, unknow
     assert Finding.objects.get().closed_at is None
 
 
+@pytest.mark.parametrize("act", ["close", "mute"])
+def test_who_may_not_settle_a_finding_is_refused_and_that_is_counted(
+    world: World, unknown: Grant, act: str
+) -> None:
+    worlds.open_finding(world, worlds.case_of(unknown))
+    finding = Finding.objects.get()
+    reviewer = at_the_console(world, "reviewer")
+    answer = reviewer.client.post(f"{PATH}findings/{finding.pk}/{act}/", {"reason": WHY})
+    assert answer.status_code == 403
+    (event,) = worlds.events(ControlEventKind.REFUSED_ACT)
+    assert (event.source, event.subject, event.detail["finding"]) == (
+        "person:Rita Demo",
+        unknown.subject,
+        finding.pk,
+    )
+    finding.refresh_from_db()
+    assert (finding.closed_at, finding.muted_at) == (None, None)
+
+
 # What is listed.
 
 
