@@ -11,8 +11,9 @@ import psycopg
 from django.db import connection
 
 from ledger.models import Attempt, Finding, Operation, Reconciliation, Tool
-from tests.crashes.conftest import database_url, own_database, own_ledger, sandbox_url
+from tests.crashes.conftest import own_database, own_ledger, sandbox_url
 from tests.crashes.stage import REPOSITORY, OwnLedger
+from tests.databases import database_url
 from tests.real_sinks import LEDGER, Sinks, ask, carry_out, sinks, world
 from tests.worlds import World, operation, triggers_off
 from workers.connectors import owned_ledger as connector
