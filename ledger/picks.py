@@ -123,12 +123,16 @@ def lock_free(resource_id: int) -> bool:
     return bool(QUERIES.rows("lock_free_resources", resources=[resource_id], most=1))
 
 
-def pick_again(*, most: int) -> list[Picked]:
-    """Locks up to ``most`` unresolved operations whose lease or back-off is over."""
-    due = QUERIES.rows("due_again", most=most)
+def due_again(*, most: int) -> list[tuple[int, int]]:
+    """Up to ``most`` (order id, resource id) of unresolved operations whose lease or back-off is over."""
+    return [(row.order_id, row.resource_id) for row in QUERIES.rows("due_again", most=most)]
+
+
+def pick_again(due: Sequence[tuple[int, int]]) -> list[Picked]:
+    """Locks those of the operations that ``due_again`` named and that still are; passes by what somebody has locked."""
     if not due:
         return []
-    resources, orders = [row.resource_id for row in due], [row.order_id for row in due]
+    orders, resources = [order for order, _resource in due], [resource for _order, resource in due]
     held = [row.id for row in QUERIES.rows("lock_held_resources", resources=resources, orders=orders)]
     if not held:
         return []

@@ -152,8 +152,10 @@ WHERE id = ANY(ARRAY(SELECT resource_id FROM ledger_operation WHERE order_id = A
 
 -- name: put_off_operations
 -- Promises that operations a claim found waiting for something are looked at again after a while.
+-- Safe because it is only called for what is due, so it takes no time from a lease.
 UPDATE ledger_operation SET due_at = clock_timestamp() + make_interval(secs => %(seconds)s)
-WHERE order_id = ANY(%(orders)s) AND state IN ('not_started', 'started');
+WHERE order_id = ANY(%(orders)s) AND state IN ('not_started', 'started', 'outcome_unknown')
+  AND due_at <= clock_timestamp();
 
 -- name: set_operations_aside
 -- Promises that no worker takes these operations by itself again: they are unknown, and wait for a person.

@@ -1,10 +1,11 @@
 """The claim, composed: the ledger locks and picks, the cases advance, the ledger grants. One short transaction."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from approvals import execution
 from approvals.execution import Verb
@@ -15,10 +16,11 @@ from ledger.serializable import Exhausted
 from ledger.states import ControlEventKind, OperationState
 from workers.slots import Room
 
+log = logging.getLogger(__name__)
+
 _WAITS = {
     "case_busy": 0.2,
     "halting": 0.2,
-    "in_flight_limit": 0.2,
     "finding_open": 5.0,
     "halted": 2.0,
     "budget": 5.0,
@@ -28,48 +30,73 @@ _MOST_LOST = 5
 """So many workers may fall silent over one operation before it is set aside: it may be what kills them."""
 
 
+_BROKEN = 60.0
+"""Seconds until an operation is looked at again whose own rows make a claim fail; somebody has to read the log."""
+_REFUSED = (DataError, IntegrityError, RuntimeError)
+
+
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """What a claim came to: the grants, where the next one goes on, and resources whose operation needs a budget.
 
-    Each of the latter is claimed by ``claim_reserving``, in a transaction of its own. ``cut_short``: more was due than
-    there was room for, or than is claimed at once.
+    Each of the latter is claimed by ``claim_reserving``, in a transaction of its own. ``more``: perhaps more is due
+    than was taken.
     """
 
     grants: list[Grant]
     go_on: int
     reserving: list[int]
-    cut_short: bool
+    more: bool
 
 
 def claim(*, worker: str, most: int, after: int, lease: float, room: Room | None = None) -> Claimed:
     """Claims up to ``most`` operations that are due and not started; those the worker has no room for stay due.
 
-    What no longer may happen is ended here, in the same transaction, and counted.
+    What no longer may happen is ended here, in the same transaction, and counted. Where one operation makes the claim
+    fail, each is claimed by itself, and that one is put off.
     """
-    with picks.transaction_by_index():
-        most = most if room is None else min(most, room.most)
-        picked, go_on = picks.pick(after=after, most=most, full=room.full if room else ())
-        fitting, passed_by = _fitting(picked, room)
-        free = _put_off_waiting(fitting)
-        reserving = budgets.applying(free)
-        grants = _go_on([each for each in free if each.order_id not in reserving], worker=worker, lease=lease)
-    return Claimed(
-        grants,
-        go_on if passed_by is None else passed_by - 1,
-        [each.resource_id for each in free if each.order_id in reserving],
-        cut_short=passed_by is not None or len(picked) == most,
-    )
+    most = most if room is None else min(most, room.most)
+    if most <= 0:
+        return Claimed([], after, [], more=True)
+    picked: list[Picked] = []
+    fitting: list[Picked] = []
+    go_on = 0
+    try:
+        with picks.transaction_by_index():
+            picked, go_on = picks.pick(after=after, most=most, full=room.full if room else ())
+            fitting = [each for each in picked if room is None or room.take(each.version)]
+            grants, reserving = _claim(fitting, worker=worker, lease=lease)
+    except _REFUSED:
+        log.exception("a claim of %d was refused; each is claimed by itself", len(fitting))
+        grants, reserving = [], []
+        for each in fitting:
+            alone = _claim_alone(each, worker=worker, lease=lease)
+            grants, reserving = grants + alone[0], reserving + alone[1]
+    return Claimed(grants, go_on, reserving, more=len(fitting) < len(picked) or len(picked) == most)
 
 
-def _fitting(picked: Sequence[Picked], room: Room | None) -> tuple[list[Picked], int | None]:
-    """Those there is room for, and the first resource that has to be passed by: the next claim begins with it."""
-    if room is None:
-        return list(picked), None
-    in_turn = sorted(picked, key=lambda each: each.resource_id)
-    fitting = [each for each in in_turn if room.take(each.version)]
-    taken = {each.resource_id for each in fitting}
-    return fitting, next((each.resource_id for each in in_turn if each.resource_id not in taken), None)
+def _claim(picked: Sequence[Picked], *, worker: str, lease: float) -> tuple[list[Grant], list[int]]:
+    """The grants, and the resources of what a budget counts."""
+    free = _put_off_waiting(picked)
+    reserving = budgets.applying(free)
+    grants = _go_on([each for each in free if each.order_id not in reserving], worker=worker, lease=lease)
+    return grants, [each.resource_id for each in free if each.order_id in reserving]
+
+
+def _claim_alone(picked: Picked, *, worker: str, lease: float) -> tuple[list[Grant], list[int]]:
+    try:
+        with picks.transaction_by_index():
+            if not picks.lock_free(picked.resource_id):
+                return [], []
+            return _claim(picks.pick_of([picked.resource_id]), worker=worker, lease=lease)
+    except _REFUSED:
+        _put_off_broken(picked.order_id)
+        return [], []
+
+
+def _put_off_broken(order_id: int) -> None:
+    log.error("operation %d makes every claim fail; it is put off", order_id)
+    claims.put_off([order_id], seconds=_BROKEN)
 
 
 def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Grant]:
@@ -149,10 +176,30 @@ def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
     """Grants up to ``most`` unresolved operations anew whose lease or back-off is over, each under a higher token.
 
     What was never sent is checked as at the claim, and ends as failed where it may no longer happen. What has
-    silenced too many workers is set aside. Under a halt only look-ups go on.
+    silenced too many workers is set aside. Under a halt only look-ups go on. Where one operation makes this fail, each
+    is taken over by itself, and that one is put off.
     """
+    due = picks.due_again(most=most)
+    try:
+        return _take_over(due, worker=worker, lease=lease)
+    except _REFUSED:
+        log.exception("a take-over of %d was refused; each is taken over by itself", len(due))
+        return [grant for each in due for grant in _take_over_alone(each, worker=worker, lease=lease)]
+
+
+def _take_over_alone(due: tuple[int, int], *, worker: str, lease: float) -> list[Grant]:
+    try:
+        return _take_over([due], worker=worker, lease=lease)
+    except _REFUSED:
+        _put_off_broken(due[0])
+        return []
+
+
+def _take_over(due: Sequence[tuple[int, int]], *, worker: str, lease: float) -> list[Grant]:
+    if not due:
+        return []
     with picks.transaction_by_index():
-        picked = _without_poison(_without_waiting(picks.pick_again(most=most)), worker)
+        picked = _without_poison(_without_waiting(picks.pick_again(due)), worker)
         still = halts.standstill({each.tenant_id for each in picked})
         standing = execution.standing(picked) if picked else set()
         ending = [each for each in picked if _is_over(each, standing)]
@@ -164,6 +211,7 @@ def take_over(*, worker: str, most: int, lease: float) -> list[Grant]:
         budgets.settle(orders=[each.order_id for each in never_sent], committed=[])
         for each in never_sent:
             _count_end(each, each.refusal or "never_sent", worker)
+        standing -= {each.order_id for each in picked if each.refusal is not None and not each.maybe_sent}
         sending = {
             each.order_id
             for each in picked
@@ -212,8 +260,10 @@ def _without_poison(picked: Sequence[Picked], worker: str) -> list[Picked]:
 
 
 def _is_over(picked: Picked, standing: set[int]) -> bool:
-    """Nothing of it was ever sent, and a check of the claim now ends it."""
-    return not picked.maybe_sent and (picked.order_id not in standing or picked.refusal is not None)
+    """Nothing of it was ever sent, and a check of the claim now ends it. What is unknown is looked up all the same."""
+    if picked.maybe_sent or picked.state != OperationState.STARTED:
+        return False
+    return picked.order_id not in standing or picked.refusal is not None
 
 
 def _put_off_waiting(picked: Sequence[Picked]) -> list[Picked]:

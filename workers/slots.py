@@ -35,7 +35,7 @@ class Slots:
     def free(self) -> int:
         """Calls that can still be sent."""
         with self._guard:
-            return self._most - self._calls
+            return max(self._most - self._calls, 0)
 
     @property
     def taken(self) -> int:

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -53,13 +53,20 @@ class _Call:
     reports: Sequence[Report] = ()
 
 
+_NOTHING = Claimed([], go_on=0, reserving=[], more=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Barren:
-    """A claim that found nothing: until when that is believed, after so many rings, with these tools full."""
+    """A turn over all resources that found nothing but for tools that were full, after so many rings."""
 
     until: float
     rings: int
-    full: set[int]
+    full: frozenset[int]
+
+    def holds(self, now: float, rings: int, full: Collection[int]) -> bool:
+        """Whether nothing can have become due since that there is room for: asking costs a look at all that is due."""
+        return now < self.until and rings == self.rings and bool(self.full) and self.full.issubset(full)
 
 
 class Worker:
@@ -76,9 +83,10 @@ class Worker:
         self._note_from = 0.0
         self._look_again_from = 0.0
         self._claimed_at = 0.0
-        self._last = Claimed([], go_on=0, reserving=[], cut_short=False)
+        self._last = _NOTHING
         self._rings = 0
-        self._barren = _Barren(until=0.0, rings=0, full=set())
+        self._barren = _Barren(until=0.0, rings=0, full=frozenset())
+        self._empty_turn = False
         self._heartbeat = Heartbeat(worker=name, lease=self._execution.lease)
         self._pool = ThreadPoolExecutor(SLOTS, thread_name_prefix="call")
         self._threads = [
@@ -132,42 +140,41 @@ class Worker:
         connection.close()
 
     def _take(self) -> float:
-        """Claims what the free slots can send at once; returns the seconds until the next look, unless it is woken."""
-        if (free := self._slots.free) == 0:
+        """Takes over and claims what the free slots can send; returns the seconds to rest for, unless it is woken."""
+        if self._slots.free == 0:
             return self._execution.sweep
-        now = time.monotonic()
-        looks_again = now >= self._look_again_from
-        again = self._take_over(free) if looks_again else 0
-        patient = self._last.cut_short and now < self._claimed_at + _A_WHILE
-        room = self._slots.room(self._slots.free, patient=patient)
-        if (patient and free < _ENOUGH) or self._is_barren(room, now):
-            return _A_WHILE if patient or again else self._execution.sweep
-        began_after, rings = self._last.go_on, self._rings
-        new = self._grants(partial(self._claim_new, room=room))
-        reserved = sum(
-            self._grants(partial(claims.claim_reserving, resource_id=resource_id))
-            for resource_id in self._last.reserving
-        )
-        if not new and not began_after:
-            self._barren = _Barren(now + self._execution.sweep, rings, set(room.full))
-        self._note(claim=new + reserved, take_over=again)
-        # What begins in the middle and finds nothing has not seen the beginning.
-        if again or new or reserved or began_after or self._last.go_on:
-            return 0.0
-        return self._execution.sweep if looks_again else _AGAIN_EVERY
+        again = self._take_over()
+        rest = self._claim()
+        if again is None:
+            return min(rest, _AGAIN_EVERY)
+        return 0.0 if again else rest
 
-    def _take_over(self, free: int) -> int:
+    def _take_over(self) -> int | None:
+        """How many; None where it was looked a moment ago."""
+        if time.monotonic() < self._look_again_from:
+            return None
         # Half of what is free, so that look-ups at a sink that hangs leave room for the others.
-        most = (free + 1) // 2
+        most = (self._slots.free + 1) // 2
         taken = self._grants(partial(claims.take_over, most=most))
         self._look_again_from = time.monotonic() + (0.0 if taken == most else _AGAIN_EVERY)
+        self._note(take_over=taken)
         return taken
 
-    def _is_barren(self, room: Room, now: float) -> bool:
-        """Whether a claim has found nothing beside tools that are still full, and nobody has rung since."""
-        barren = self._barren
-        heard = barren.rings != self._rings or now >= barren.until
-        return not heard and bool(barren.full) and barren.full <= set(room.full)
+    def _claim(self) -> float:
+        now, free = time.monotonic(), self._slots.free
+        patient = self._last.more and now < self._claimed_at + _A_WHILE
+        room = self._slots.room(free, patient=patient)
+        if free < (_ENOUGH if patient else 1) or self._barren.holds(now, self._rings, room.full):
+            return _A_WHILE if patient else self._execution.sweep
+        began, rings = self._last.go_on, self._rings
+        found = self._grants(partial(self._claim_new, room=room)) + self._claim_reserving()
+        self._note(claim=found)
+        # Only a turn that began at the first resource and found nothing up to the last one has seen everything.
+        self._empty_turn = not found and (began == 0 or self._empty_turn)
+        if not (self._empty_turn and self._last.go_on == 0):
+            return 0.0
+        self._barren = _Barren(now + self._execution.sweep, rings, frozenset(room.full))
+        return self._execution.sweep
 
     def _note(self, **found: int) -> None:
         """Now and then, for those who watch whether anybody looks."""
@@ -176,11 +183,15 @@ class Worker:
             sweeps.made(**found)
 
     def _claim_new(self, *, room: Room, worker: str, lease: float) -> list[Grant]:
-        after = self._last.go_on
-        self._last = Claimed([], go_on=0, reserving=[], cut_short=False)  # begin anew if this one fails
+        after, self._last = self._last.go_on, _NOTHING  # so that the next one begins anew if this one fails
         self._last = claims.claim(worker=worker, most=MOST_TOGETHER, after=after, lease=lease, room=room)
         self._claimed_at = time.monotonic()
         return self._last.grants
+
+    def _claim_reserving(self) -> int:
+        """What a budget counts, each in a transaction of its own, while there is a slot for it."""
+        asks = (partial(claims.claim_reserving, resource_id=each) for each in self._last.reserving)
+        return sum(self._grants(ask) for ask in asks if self._slots.free)
 
     def _grants(self, ask: Callable[..., list[Grant]]) -> int:
         """Asks for grants and sets out on each at once: whatever fails after this, none that was given is dropped."""
@@ -227,6 +238,8 @@ class Worker:
                 for lease in call.leases:
                     self._heartbeat.release(lease)
             self._slots.give_back(len(group), grants)
+            if not self._barren.full.issuperset(grant.tool_id for grant in grants):
+                self._rings += 1  # what waited for one of these resources is due to a tool that has room
             self._awake.set()
             if ended:
                 break

@@ -431,3 +431,16 @@ def statements_of(*, most: int) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert len(claim(most=most)) == most
     return len(captured)
+
+
+def test_one_that_cannot_be_granted_takes_no_other_of_its_batch_along_and_is_put_off(world: World) -> None:
+    good, broken = approved(world), approved(world, "1843", target="order:2")
+    of = {"operation_id": operation(broken).order_id, "number": 1}
+    with triggers_off():
+        Attempt.objects.create(
+            **of, token=10**6, worker="w", started_at=Now(), ended_at=Now(), outcome=AttemptOutcome.BUSY
+        )
+    assert [grant.subject for grant in claim()] == [good.pk]
+    assert operation(broken).due_at > clock.now()
+    with triggers_off():
+        Attempt.objects.filter(**of).delete()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from ledger.claims import Grant
-from ledger.models import Operation, Tool, ToolVersion
+from ledger.models import Tool, ToolVersion
 from ledger.states import EnforcementClass
 from tests.worlds import LEASE, World, approved
 from workers import claims
@@ -79,18 +79,20 @@ def test_what_the_worker_has_no_room_for_stays_due_and_what_comes_back_makes_roo
     assert slots.free == 14
 
 
-def test_the_next_claim_begins_with_the_first_resource_there_was_no_room_for(world: World) -> None:
+def test_a_claim_says_whether_there_may_be_more_and_takes_nothing_where_there_is_no_room(
+    world: World,
+) -> None:
     limited(world, 2)
-    for number in range(4):
+    for number in range(3):
         approved(world, str(number), target=f"order:{number}")
-    resources = list(Operation.objects.order_by("resource_id").values_list("resource_id", flat=True))
     slots = Slots(16)
 
-    claimed = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE, room=slots.room(16))
-
-    assert len(claimed.grants) == 2
-    assert claimed.cut_short
-    assert claimed.go_on == resources[2] - 1
+    none = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE, room=slots.room(0))
+    assert (none.grants, none.more) == ([], True)
+    first = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE, room=slots.room(16))
+    assert (len(first.grants), first.more) == (2, True)
+    last = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE, room=slots.room(16))
+    assert (len(last.grants), last.more) == (1, False)
 
 
 def claimed_into(slots: Slots) -> Sequence[Grant]:

@@ -351,3 +351,50 @@ def test_a_grant_says_that_the_approval_is_gone_and_not_merely_in_the_way(world:
     open_finding(world, case_of(grant))
     (disputed,) = take_over()
     assert (disputed.may_send, disputed.lapsed) == (False, False)
+
+
+# What is unknown although nothing of it was sent, and what is broken.
+
+
+def test_what_is_unknown_and_was_never_sent_is_looked_up_once_its_approval_is_gone(world: World) -> None:
+    first, other = claimed(world), claimed(world, "1843", target="order:2")
+    recorded(first, AttemptOutcome.UNCERTAIN, sent=False)
+    recorded(other, AttemptOutcome.NOT_SENT)
+    switch_off(world, "reviewer", "role")
+    make_due()
+    (grant,) = take_over()
+    assert (grant.order_id, grant.may_send, grant.lapsed) == (first.order_id, False, True)
+    assert [case_of(each).state for each in (first, other)] == ["unknown", "failed"]
+
+
+def test_what_is_unknown_and_has_to_wait_makes_room_for_others(world: World) -> None:
+    first = claimed(world)
+    recorded(first, AttemptOutcome.UNCERTAIN, sent=False)
+    halts.begin(tenant_id=world.tenant.pk, tool_id=None, by="person:Demo", reason="Something is odd.")
+    make_due()
+    assert take_over() == []
+    assert operation(first).due_at > clock.now()
+
+
+def test_one_that_cannot_be_granted_takes_no_other_along_and_is_put_off(world: World) -> None:
+    broken, good = given_back(world), given_back(world, "1843", target="order:2")
+    break_attempts_of(broken.order_id, number=2)
+    make_due()
+    assert [grant.order_id for grant in take_over()] == [good.order_id]
+    assert operation(broken).due_at > clock.now()
+    with triggers_off():
+        Attempt.objects.filter(operation=broken.order_id, number=2).delete()
+
+
+def break_attempts_of(order_id: int, *, number: int) -> None:
+    """As no statement of ours leaves it: the next attempt's row is there already."""
+    with triggers_off():
+        Attempt.objects.create(
+            operation_id=order_id,
+            number=number,
+            token=10**6,
+            worker="w",
+            started_at=Now(),
+            ended_at=Now(),
+            outcome="busy",
+        )
