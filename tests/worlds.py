@@ -7,7 +7,7 @@ from collections import defaultdict, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -351,6 +351,13 @@ def operation(of: Grant | Case) -> Operation:
         .filter(order__subject=subject)
         .latest("order_id")
     )
+
+
+def due_at(of: Grant | Case) -> datetime:
+    """When the unsettled operation is looked at again."""
+    at = operation(of).due_at
+    assert at is not None
+    return at
 
 
 def attempts(of: Grant | Case) -> list[Attempt]:

@@ -23,6 +23,7 @@ from tests.worlds import (
     claim,
     claimed,
     current,
+    due_at,
     events,
     history,
     make_late,
@@ -441,6 +442,6 @@ def test_one_that_cannot_be_granted_takes_no_other_of_its_batch_along_and_is_put
             **of, token=10**6, worker="w", started_at=Now(), ended_at=Now(), outcome=AttemptOutcome.BUSY
         )
     assert [grant.subject for grant in claim()] == [good.pk]
-    assert operation(broken).due_at > clock.now()
+    assert due_at(broken) > clock.now()
     with triggers_off():
         Attempt.objects.filter(**of).delete()

@@ -17,6 +17,7 @@ from tests.worlds import (
     case_of,
     claim,
     claimed,
+    due_at,
     events,
     history,
     make_due,
@@ -373,7 +374,7 @@ def test_what_is_unknown_and_has_to_wait_makes_room_for_others(world: World) -> 
     halts.begin(tenant_id=world.tenant.pk, tool_id=None, by="person:Demo", reason="Something is odd.")
     make_due()
     assert take_over() == []
-    assert operation(first).due_at > clock.now()
+    assert due_at(first) > clock.now()
 
 
 def test_one_that_cannot_be_granted_takes_no_other_along_and_is_put_off(world: World) -> None:
@@ -381,7 +382,7 @@ def test_one_that_cannot_be_granted_takes_no_other_along_and_is_put_off(world: W
     break_attempts_of(broken.order_id, number=2)
     make_due()
     assert [grant.order_id for grant in take_over()] == [good.order_id]
-    assert operation(broken).due_at > clock.now()
+    assert due_at(broken) > clock.now()
     with triggers_off():
         Attempt.objects.filter(operation=broken.order_id, number=2).delete()
 
