@@ -1,8 +1,10 @@
 """Claim and recording alone: the product's own functions in one process, fifty at a time, no sink and no queue."""
 
+import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +59,17 @@ def drain(database: str) -> Bare:
             count += len(grants)
         wal, commits = rig.written(before, rig.lsn())
     return Bare(count, claiming, recording, wal, commits)
+
+
+def drain_side_by_side(database: str, *, processes: int) -> Bare:
+    """The same in so many processes at once, as pgbench has clients; times are those of the longest at work."""
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        before = rig.lsn()
+        done = list(pool.map(drain, [database] * processes))
+        wal, commits = rig.written(before, rig.lsn())
+    longest = max(done, key=lambda each: each.claiming + each.recording)
+    return Bare(sum(each.count for each in done), longest.claiming, longest.recording, wal, commits)
 
 
 @dataclass(slots=True)

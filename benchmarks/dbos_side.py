@@ -7,7 +7,8 @@ from benchmarks import rig
 
 PYTHON = rig.REPOSITORY / ".venv-bench" / "bin" / "python"
 _DATABASE = "bench_dbos"
-_IN_FLIGHT = 16
+_WAYS = ((1, 16), (1, 64), (2, 32))
+"""Processes, and workflows in flight in each; what counts is the best of them, as it is of our own processes."""
 _DONE = "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS'"
 
 
@@ -17,18 +18,31 @@ def is_installed() -> bool:
 
 
 def run(*, count: int) -> float:
-    """Workflows completed in a second, on a fresh database."""
+    """Workflows completed in a second, the best way of several, each on a fresh database."""
+    return max(_run(count, processes, in_flight) for processes, in_flight in _WAYS)
+
+
+def _run(count: int, processes: int, in_flight: int) -> float:
     rig.run_sql(
         "postgres", f'DROP DATABASE IF EXISTS "{_DATABASE}" WITH (FORCE)', f'CREATE DATABASE "{_DATABASE}"'
     )
     url = urlsplit(rig.url(_DATABASE))._replace(scheme="postgresql+psycopg").geturl()
-    command = [str(PYTHON), str(rig.REPOSITORY / "benchmarks" / "dbos_workflows.py"), url, str(count)]
-    done = subprocess.run(
-        [*command, str(_IN_FLIGHT)], capture_output=True, text=True, check=False, cwd=rig.FOLDER
-    )
-    if done.returncode:
-        raise RuntimeError(f"DBOS: {done.stderr[-2000:]}")
+    command = [
+        str(PYTHON),
+        str(rig.REPOSITORY / "benchmarks" / "dbos_workflows.py"),
+        url,
+        str(count),
+        str(in_flight),
+    ]
+    pipe = subprocess.PIPE
+    running = [
+        subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=rig.FOLDER)
+        for _ in range(processes)
+    ]
+    said = [each.communicate() for each in running]
+    if any(each.returncode for each in running):
+        raise RuntimeError(f"DBOS: {said[0][1][-2000:]}")
     ((found,),) = rig.run_sql(_DATABASE, _DONE)
-    if found < count:
-        raise RuntimeError(f"{count} workflows were run, {found} are done.")
-    return float(done.stdout.split()[-1])
+    if found < count * processes:
+        raise RuntimeError(f"{count * processes} workflows were run, {found} are done.")
+    return sum(float(out.split()[-1]) for out, _errors in said)
