@@ -71,6 +71,11 @@ def open_ones(*, tenant_id: UUID) -> QuerySet[Halt]:
     )
 
 
+def is_paused(*, tenant_id: UUID, tool_id: int) -> bool:
+    """Whether a pause of this tool is in force now, whoever began it."""
+    return _open(tenant_id, tool_id).exists()
+
+
 def _open(tenant_id: UUID, tool_id: int | None) -> QuerySet[Halt]:
     its = Q(tool__isnull=True) if tool_id is None else Q(tool_id=tool_id)
     return open_ones(tenant_id=tenant_id).filter(its)

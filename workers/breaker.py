@@ -4,8 +4,8 @@ The pause is a row like a person's, with a reason and an end; calls on the wire 
 """
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.conf import settings
@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 _IN_A_ROW = {AttemptOutcome.BUSY: 3, AttemptOutcome.NOT_SENT: 5, AttemptOutcome.UNCERTAIN: 5}
 """So many such answers one after the other open the breaker. Other answers show that the sink works."""
 
+_Answers = dict[AttemptOutcome, tuple[Grant, Report]]
+"""What came of one tool's orders at one moment: for each outcome an order that had it."""
+
 
 class Breaker:
     """Counts, in one worker, the unhelpful answers of each tool's sink; pauses the tool when they come in a row."""
@@ -30,25 +33,35 @@ class Breaker:
         self._opened: Counter[int] = Counter()
 
     def watch(self, grants: Sequence[Grant], reports: Sequence[Report]) -> None:
-        """Takes note of these answers. A pause that cannot be written is tried again with the next one."""
-        for grant, report in zip(grants, reports, strict=True):
-            try:
-                self._watch(grant, report)
-            except Error:
-                log.warning("the breaker of %s could not be opened", grant.tool, exc_info=True)
+        """Takes note of answers that came at one moment: of each tool as one, however many orders they are.
 
-    def _watch(self, grant: Grant, report: Report) -> None:
-        if report.outcome == AttemptOutcome.NOT_SENT and report.lookups:
-            return  # the sink has answered a look-up: something else kept the request back, such as a halt
-        if report.outcome not in _IN_A_ROW:
-            for outcome in _IN_A_ROW:
-                self._in_a_row.pop((grant.tool_id, outcome), None)
+        A pause that cannot be written is tried again with the next ones.
+        """
+        for answers in _by_tool(grants, reports):
+            try:
+                self._watch(answers)
+            except Error:
+                tool = next(iter(answers.values()))[0].tool
+                log.warning("the breaker of %s could not be opened", tool, exc_info=True)
+
+    def _watch(self, answers: _Answers) -> None:
+        grant, _report = next(iter(answers.values()))
+        if answers.keys() - _IN_A_ROW.keys():
+            self._forget(grant.tool_id)
             self._opened.pop(grant.tool_id, None)
             return
-        self._in_a_row[grant.tool_id, report.outcome] += 1
-        if self._in_a_row[grant.tool_id, report.outcome] >= _IN_A_ROW[report.outcome]:
-            self._open(grant, report)
-            self._in_a_row.pop((grant.tool_id, report.outcome))
+        if halts.is_paused(tenant_id=grant.tenant_id, tool_id=grant.tool_id):
+            return  # it was on the wire before: it says no more than what the pause was opened for
+        for outcome, (grant, report) in answers.items():
+            self._in_a_row[grant.tool_id, outcome] += 1
+            if self._in_a_row[grant.tool_id, outcome] >= _IN_A_ROW[outcome]:
+                self._open(grant, report)
+                self._forget(grant.tool_id)
+                return
+
+    def _forget(self, tool_id: int) -> None:
+        for outcome in _IN_A_ROW:
+            self._in_a_row.pop((tool_id, outcome), None)
 
     def _open(self, grant: Grant, report: Report) -> None:
         """For twice as long each time, at least what the sink asked for."""
@@ -75,3 +88,12 @@ class Breaker:
             outcome=report.outcome,
             seconds=round(seconds, 1),
         )
+
+
+def _by_tool(grants: Sequence[Grant], reports: Sequence[Report]) -> Iterable[_Answers]:
+    by_tool: dict[int, _Answers] = defaultdict(dict)
+    for grant, report in zip(grants, reports, strict=True):
+        if report.outcome == AttemptOutcome.NOT_SENT and report.lookups:
+            continue  # the sink has answered a look-up: something else kept the request back, such as a halt
+        by_tool[grant.tool_id][report.outcome] = grant, report
+    return by_tool.values()

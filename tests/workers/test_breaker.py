@@ -50,11 +50,45 @@ def test_a_breaker_waits_as_long_as_the_sink_asks_and_longer_each_time(world: Wo
     assert lasts() == 2 * first
 
 
+@pytest.mark.parametrize("outcome", [AttemptOutcome.BUSY, AttemptOutcome.UNCERTAIN])
+def test_one_call_of_many_orders_that_is_cut_off_is_one_answer(world: World, outcome: AttemptOutcome) -> None:
+    grant, breaker = claimed(world), Breaker()
+    answered(breaker, grant, [outcome] * 50)
+    assert not Halt.objects.exists()
+
+
+def test_one_useful_answer_among_many_shows_that_the_sink_works(world: World) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 4)
+    answered(breaker, grant, [AttemptOutcome.UNCERTAIN, AttemptOutcome.COMMITTED, AttemptOutcome.UNCERTAIN])
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 4)
+    assert not Halt.objects.exists()
+
+
+def test_what_was_on_the_wire_when_the_pause_began_opens_nothing_and_lengthens_no_later_pause(
+    world: World,
+) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 64)
+    assert len(events(ControlEventKind.BREAKER_OPENED)) == 1
+    first = lasts()
+    Halt.objects.update(ends_at=Halt.objects.get().began_at)
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 4)
+    assert Halt.objects.count() == 1  # 59 of the 64 are not counted towards the next one either
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 1)
+    assert lasts() == 2 * first
+
+
 def watched(
     breaker: Breaker, grant: Grant, outcome: AttemptOutcome, times: int, wait: float | None = 0.0
 ) -> None:
     for _ in range(times):
         breaker.watch([grant], [report(grant, outcome, wait=wait)])
+
+
+def answered(breaker: Breaker, grant: Grant, outcomes: list[AttemptOutcome]) -> None:
+    """All at one moment."""
+    breaker.watch([grant] * len(outcomes), [report(grant, outcome) for outcome in outcomes])
 
 
 def lasts() -> timedelta:
