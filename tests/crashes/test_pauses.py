@@ -49,7 +49,8 @@ def test_a_worker_stopped_between_its_last_check_and_the_send_has_no_second_effe
     stage: Stage, sink: Sink
 ) -> None:
     """It wakes and sends all the same: the provider answers by the key, the own sink refuses by the token."""
-    a, b = stage.worker("a", sink, stops_before_it_sends=True), stage.worker("b", sink, **PATIENT)
+    a = stage.worker("a", sink, stops_before_it_sends=True, call_timeout="60")  # its call has time left
+    b = stage.worker("b", sink, **PATIENT)
     b.wait_until_ready()
     b.freeze()
     a.wait_until_ready()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -197,6 +198,26 @@ def test_a_database_that_calls_itself_otherwise_is_left_alone(ledger: OwnedLedge
     with pytest.raises(SinkAway):
         ledger.fences(elsewhere, after="", most=1, timeout=SECONDS)
     assert here["database"] in ledger.identity(here)
+
+
+def test_what_a_database_calls_itself_is_asked_once_for_a_call_however_many_orders_it_has() -> None:
+    nowhere = OwnedLedger("postgresql://nobody@127.0.0.1:1/nowhere")
+    names = [str(uuid4()), str(uuid4())]
+    orders = [grant(sink_settings={"database": name}) for name in names * 10]
+    began = time.monotonic()
+    try:
+        answers = nowhere.send_many(orders, timeout=0.3)
+    finally:
+        nowhere.close()
+    assert [type(each) for each in answers] == [NotSent] * 20
+    assert time.monotonic() - began < 2.0  # and not 0.3 s for each of the twenty
+
+
+def test_nothing_leaves_once_the_time_for_the_call_is_over(ledger: OwnedLedger, url: str) -> None:
+    assert isinstance(ledger.send(grant(), timeout=SECONDS), Receipt)  # the connection is there
+    orders = [grant() for _ in range(20)]
+    assert [type(ledger.send(order, timeout=0.0)) for order in orders] == [NotSent] * 20
+    assert sum(changes_of(url, order.key) for order in orders) == 0
 
 
 def test_fences_are_told_by_name_a_page_at_a_time(ledger: OwnedLedger) -> None:

@@ -4,7 +4,8 @@ A variable that leads elsewhere would have an effect there that the first sink h
 nothing of it.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workers.connectors.answers import SinkAway
@@ -42,6 +43,15 @@ class Expected:
             f"The worker's environment leads to {self._setting} {self._told}, and this tool was published for "
             f"{expected}. Nothing is sent or looked up there: correct the environment, and start the worker again."
         )
+
+    def why_not_each(self, many: Sequence[Mapping[str, Any]], until: float) -> Sequence[str | None]:
+        """``why_not`` of each, asked once for each name, in the time that is left until then (monotonic clock)."""
+        whys: dict[str, str | None] = {}
+        for sink_settings in many:
+            name = repr(sink_settings.get(self._setting))
+            if name not in whys:
+                whys[name] = self.why_not(sink_settings, max(until - time.monotonic(), 0.001))
+        return [whys[repr(sink_settings.get(self._setting))] for sink_settings in many]
 
     def require(self, sink_settings: Mapping[str, Any], timeout: float) -> None:
         """Raises SinkAway where this sink may not be used with these settings."""

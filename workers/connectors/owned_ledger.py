@@ -95,17 +95,13 @@ class OwnedLedger:
     def send_many(self, grants: Sequence[Grant], *, timeout: float) -> Sequence[Answer]:
         """One autocommitted call of ``countersign.apply`` for all of them: they are applied or lost together."""
         until = time.monotonic() + timeout
-        astray = {
-            grant.key: NotSent(why)
-            for grant in grants
-            if (why := self._database.why_not(grant.sink_settings, timeout)) is not None
-        }
+        whys = self._database.why_not_each([grant.sink_settings for grant in grants], until)
+        astray = {grant.key: NotSent(why) for grant, why in zip(grants, whys, strict=True) if why is not None}
         here = [grant for grant in grants if grant.key not in astray]
-        left = max(until - time.monotonic(), 0.001)
-        answers = dict(zip((grant.key for grant in here), self._apply(here, left), strict=True))
+        answers = dict(zip((grant.key for grant in here), self._apply(here, until), strict=True))
         return [astray.get(grant.key) or answers[grant.key] for grant in grants]
 
-    def _apply(self, grants: Sequence[Grant], timeout: float) -> Sequence[Answer]:
+    def _apply(self, grants: Sequence[Grant], until: float) -> Sequence[Answer]:
         if not grants:
             return []
         parameters = (
@@ -115,7 +111,7 @@ class OwnedLedger:
             [grant.token for grant in grants],
             [grant.body for grant in grants],
         )
-        rows = self._call(_APPLY, parameters, timeout)
+        rows = self._call(_APPLY, parameters, until)
         if isinstance(rows, Refused) and len(grants) > 1:  # one of them was bad, and all were rolled back
             rows = NotSent(f"Rolled back with others; it goes alone next. {rows.note}")
         if not isinstance(rows, list):
@@ -125,10 +121,11 @@ class OwnedLedger:
 
     def look_up(self, grant: Grant, *, timeout: float) -> Found:
         """Raises the fence to the grant's token and looks, in one call: what is absent then cannot happen any more."""
+        until = time.monotonic() + timeout
         if (why := self._database.why_not(grant.sink_settings, timeout)) is not None:
             return Uncertain(why)
         parameters = ([grant.key], [grant.fingerprint], [_resource(grant)], [grant.token])
-        rows = self._call(_LOOK_UP, parameters, timeout)
+        rows = self._call(_LOOK_UP, parameters, until)
         if not isinstance(rows, list):
             return Uncertain(rows.note)
         (row,) = rows
@@ -194,14 +191,15 @@ class OwnedLedger:
         return rows
 
     def _call(
-        self, statement: str, parameters: tuple[Any, ...], timeout: float
+        self, statement: str, parameters: tuple[Any, ...], until: float
     ) -> "list[_Row] | NotSent | Busy | Refused | Uncertain":
         try:
-            until = time.monotonic() + timeout
             with (
-                self._connection(timeout) as connection,
+                self._connection(max(until - time.monotonic(), 0.001)) as connection,
                 cut_at(until, connection.fileno),
             ):
+                if time.monotonic() >= until:
+                    return NotSent("The time for the call was over before the request could leave.")
                 rows = connection.execute(statement, parameters).fetchall()
                 return [_Row(row.key, row.verdict, row.reference, row.token, row.detail) for row in rows]
         except PoolTimeout as error:

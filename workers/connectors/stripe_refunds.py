@@ -35,7 +35,7 @@ from workers.connectors.answers import (
     Undone,
 )
 from workers.connectors.expected import Expected
-from workers.connectors.stripe_wire import DirectClient, NotConnected, within
+from workers.connectors.stripe_wire import DirectClient, NotConnected, left, within
 
 _KEY_IN_METADATA = "countersign_key"
 _PAGE = 100
@@ -79,6 +79,8 @@ class StripeRefunds:
         with within(timeout):
             if (why := self._account.why_not(grant.sink_settings, timeout)) is not None:
                 return NotSent(why)
+            if left() <= 0:  # asking has taken it
+                return NotSent("The time for the call was over before the request could leave.")
             return self._create(grant)
 
     def _create(self, grant: Grant) -> Answer:

@@ -16,7 +16,9 @@ from tests.sandbox.conftest import SandboxProcess
 from tests.workers.connectors.peers import grant
 from workers.connectors import stripe_refunds
 from workers.connectors.answers import Absent, NotSent, Receipt, SinkAway, Uncertain
+from workers.connectors.expected import Expected
 from workers.connectors.stripe_refunds import StripeRefunds
+from workers.connectors.stripe_wire import left
 from workers.connectors.wire import BadSetting
 
 SECONDS = 5.0
@@ -108,6 +110,21 @@ def test_while_the_account_cannot_be_asked_nothing_is_sent(sandbox: SandboxProce
     nobody = StripeRefunds(api_key="sk_test_x", base_url="http://127.0.0.1:9")
     with pytest.raises(BadSetting):
         nobody.identity({"account": 7})
+
+
+def test_nothing_leaves_once_asking_for_the_account_has_taken_the_time(sandbox: SandboxProcess) -> None:
+    def stopped_meanwhile(_timeout: float) -> str:
+        while left() > 0:
+            time.sleep(0.01)
+        return ACCOUNT
+
+    sink = StripeRefunds(api_key="sk_test_x", base_url=sandbox.url)
+    assert isinstance(sink.send(refund(), timeout=SECONDS), Receipt)  # the connection is there
+    sink._account = Expected("account", stopped_meanwhile)
+    order = refund(sink_settings={"account": ACCOUNT})
+    assert isinstance(sink.send(order, timeout=0.05), NotSent)
+    assert sandbox.effects(charge=json.loads(order.body)["charge"]) == []
+    sink.close()
 
 
 def asked_for_accounts(sandbox: SandboxProcess) -> list[Any]:
