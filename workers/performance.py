@@ -77,12 +77,7 @@ def perform(grant: Grant, lease: Lease, *, worker: str) -> Report:
     except Exception as error:  # whatever broke, the request may have left before
         log.exception("operation %s: the connector raised", grant.key)
         done = _Done(Uncertain(f"The connector raised {type(error).__name__}: {error}"), sent=True, lookups=0)
-    try:
-        return _report(grant, done, worker)
-    except Exception as error:  # an answer that no table here takes is an answer nobody knows
-        log.exception("operation %s: the answer cannot be reported", grant.key)
-        broken = Uncertain(f"The answer cannot be reported: {type(error).__name__}")
-        return _report(grant, _Done(broken, sent=True, lookups=done.lookups), worker)
+    return _reported(grant, done, worker)
 
 
 def _act(grant: Grant, sink: Connector, lease: Lease) -> _Done:
@@ -109,8 +104,17 @@ def _standing_still(grant: Grant) -> NotSent | None:
 
 
 def report_of(grant: Grant, answer: Answer, *, sent: bool, lookups: int, worker: str) -> Report:
-    """The report on an answer that came to this grant some other way than by ``perform``."""
-    return _report(grant, _Done(answer, sent=sent, lookups=lookups), worker)
+    """The report on an answer that came to this grant some other way than by ``perform``. Never raises, either."""
+    return _reported(grant, _Done(answer, sent=sent, lookups=lookups), worker)
+
+
+def _reported(grant: Grant, done: _Done, worker: str) -> Report:
+    try:
+        return _report(grant, done, worker)
+    except Exception as error:  # an answer that no table here takes is an answer nobody knows
+        log.exception("operation %s: the answer cannot be reported", grant.key)
+        broken = Uncertain(f"The answer cannot be reported: {type(error).__name__}")
+        return _report(grant, _Done(broken, sent=True, lookups=done.lookups), worker)
 
 
 def _report(grant: Grant, done: _Done, worker: str) -> Report:

@@ -2,7 +2,8 @@
 
 import json
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.worlds import (
     take_over,
     triggers_off,
 )
-from workers import outcomes
+from workers import outcomes, together
 from workers.connectors.answers import (
     Answer,
     Busy,
@@ -388,3 +389,26 @@ def test_a_final_answer_waits_for_nothing(world: World, told: Told) -> None:
     assert perform(grant, lease_of(grant), worker=WORKER).wait is None
     told.answer = Refused("no_funds", "402")
     assert perform(grant, lease_of(grant), worker=WORKER).wait is None
+
+
+@dataclass
+class ToldMany(Told):
+    """Gives each order of a call the answer it was told."""
+
+    answers: list[Any] = field(default_factory=list)
+
+    def send_many(self, grants: Sequence[Grant], *, timeout: float) -> Sequence[Answer]:
+        return self.answers
+
+
+def test_one_answer_of_many_that_nobody_can_report_is_unknown_and_the_others_stand(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants = [first_grant(world), claimed(world, "1843", action="told", target="order:2")]
+    sink = ToldMany(answers=["nonsense", RECEIPT])
+    monkeypatch.setattr(together, "connector", lambda _name: sink)
+    reports = together.perform_together(grants, [lease_of(each) for each in grants], worker=WORKER)
+    assert [(each.outcome, each.state, each.sent) for each in reports] == [
+        ("uncertain", "outcome_unknown", True),
+        ("committed", "committed", True),
+    ]
