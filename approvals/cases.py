@@ -195,7 +195,8 @@ def withdraw(*, actor: Actor, case_id: int, seen: Tag, reason: str = "") -> Prop
 
 def expire_due(*, most: int = 500) -> int:
     """Expires what its deadline has overtaken, not yet claimed; returns how many cases. Silence is never consent."""
-    late = Case.objects.filter(proposal__expires_at__lte=Now())
+    # Only what can be ended: any number that stands still must not keep the sweep from the others.
+    late = Case.objects.filter(deadlines.PASSED)
     # Two questions: one with OR would read every case there ever was.
     approved = late.filter(state=CaseState.APPROVED, pk__in=operations.waiting_subjects())
     ids = [

@@ -2,8 +2,22 @@
 
 from datetime import datetime
 
+from django.db.models import DurationField, F, Func, Q
+from django.db.models.functions import Now
+
 from approvals.models import Case
 from ledger import clock, halts
+
+_HALTED_TIME = Func(
+    F("tenant_id"),
+    F("tool_id"),
+    F("proposal__created_at"),
+    Now(),
+    function="halted_time",
+    output_field=DurationField(),
+)
+PASSED = Q(proposal__expires_at__lte=Now()) & Q(proposal__expires_at__lte=Now() - _HALTED_TIME)
+"""``passed`` for a query over cases."""
 
 
 def passed(case: Case) -> bool:

@@ -128,6 +128,14 @@ def test_a_deadline_is_later_by_the_time_its_tool_stood_still(world: World, tool
     assert [grant.subject for grant in claim()] == [case.pk]
 
 
+def test_late_cases_are_found_behind_many_whose_organisation_stood_still(world: World) -> None:
+    standing_still = [overdue(world, str(number)) for number in range(4)]
+    stood_still(world, None, timedelta(minutes=1))
+    late = overdue(new_world())
+    assert cases.expire_due(most=2) == 1
+    assert [current(case).state for case in [*standing_still, late]] == [*["pending"] * 4, "expired"]
+
+
 def test_the_standstill_of_another_tool_moves_no_deadline(world: World) -> None:
     case = overdue(world)
     stood_still(world, "ledger_refund", timedelta(minutes=1))
@@ -146,9 +154,9 @@ def test_times_that_overlap_count_once(world: World) -> None:
     assert timedelta(minutes=10) <= extension < timedelta(minutes=10, seconds=5)
 
 
-def overdue(world: World) -> Case:
+def overdue(world: World, reference: str = "1842") -> Case:
     """A case that was proposed an hour ago, and whose deadline passed a second ago."""
-    case = proposed(world)
+    case = proposed(world, reference)
     make_late(case)
     with triggers_off():
         Proposal.objects.filter(pk=case.proposal_id).update(created_at=Now() - timedelta(hours=1))
