@@ -140,6 +140,7 @@ def stop(*, actor: Actor, key: str, seen: str, reason: str) -> Resolved:
         cases.record_revision(
             here.case, act=Act.STOPPED, actor=actor, reason_code="never_sent", reason=reason
         )
+        doorbell.wake_on_commit()  # what waited for the resource can go on
         return Resolved(_read(here.operation.pk))
 
 

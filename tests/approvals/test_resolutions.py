@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError
 from django.db.models.functions import Now
+from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from accounts.actors import Actor
 from accounts.models import Member, Role
@@ -456,6 +457,17 @@ def test_what_was_never_sent_is_stopped(world: World) -> None:
     assert (operation(grant).state, operation(grant).reason) == ("failed_before_commit", "never_sent")
     assert history(case_of(grant))[-1][1:] == ("failed", "stopped")
     assert claim() == take_over() == []
+
+
+def test_a_stop_wakes_the_workers_for_what_waited_for_the_resource(
+    world: World, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    grant = claimed(world)
+    recorded(grant, AttemptOutcome.NOT_SENT)
+    seen = attestations.tag_of(operation(grant))
+    with django_capture_on_commit_callbacks() as rings:
+        resolutions.stop(actor=world.operator, key=grant.key, seen=seen, reason="No longer wanted.")
+    assert len(rings) == 1
 
 
 def test_what_may_have_been_sent_is_not_stopped(world: World) -> None:
