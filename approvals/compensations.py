@@ -1,6 +1,8 @@
 """Compensating cases: an effect that is proven is undone by another case, proposed, approved and executed like any."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -10,7 +12,7 @@ from accounts.models import Role
 from approvals import cases, proposals, resolutions
 from approvals.errors import NotCompensable, NotPermitted, PersonRequired
 from approvals.models import Case
-from approvals.proposals import Content
+from approvals.proposals import Content, Facts
 from ledger import tools
 from ledger.models import Operation
 from ledger.states import OperationState
@@ -61,36 +63,36 @@ def _open(
     }
     filled = tools.fill({"target": "{target}", "parameters": {}, **template}, values)
     content = Content(parameters=filled["parameters"], expects={}, rationale=rationale or _WHY)
-    try:
-        with transaction.atomic():
-            case = cases.open_compensation(
-                actor=actor,
-                undone=undone,
-                operation=operation,
-                facts=proposals.facts(
-                    reference=undone.reference,
-                    action=str(filled["action"]),
-                    target=str(filled["target"]),
-                    step=_next_step(undone, str(filled["action"]), str(filled["target"])),
-                ),
-                content=content,
-            )
-    except IntegrityError as error:
-        if "one_live_compensation_per_effect" not in str(error):
-            raise
-        first = live(operation)
-        assert first is not None  # the one that kept this one from being opened
-        return cases.Proposed(first, replayed=True)
-    return cases.Proposed(case, replayed=False)
+    tried: set[int] = set()
+    while True:
+        facts = _facts(undone, filled, tried)
+        try:
+            with transaction.atomic():
+                case = cases.open_compensation(
+                    actor=actor, undone=undone, operation=operation, facts=facts, content=content
+                )
+        except IntegrityError as error:
+            if "one_case_per_action" in str(error):  # somebody has proposed this step at this moment
+                tried.add(facts.step)
+                continue
+            if "one_live_compensation_per_effect" not in str(error):
+                raise
+            first = live(operation)
+            assert first is not None  # the one that kept this one from being opened
+            return cases.Proposed(first, replayed=True)
+        return cases.Proposed(case, replayed=False)
 
 
 _WHY = "Opened by an operator to undo an effect that is proven."
 
 
-def _next_step(undone: Case, action: str, target: str) -> int:
-    """An effect that was undone, and done and undone again, has a step for each time."""
-    same = Case.objects.filter(
-        tenant_id=undone.tenant_id, reference=undone.reference, action=action, target=target
+def _facts(undone: Case, filled: Mapping[str, Any], tried: Collection[int]) -> Facts:
+    """An effect that was undone, and done and undone again, has a step for each time: the lowest that is free."""
+    first = proposals.facts(
+        reference=undone.reference, action=str(filled["action"]), target=str(filled["target"]), step=1
     )
-    steps = same.values_list("step", flat=True)
-    return max(steps, default=0) + 1
+    same = Case.objects.filter(
+        tenant_id=undone.tenant_id, reference=first.reference, action=first.action, target=first.target
+    )
+    taken = {*same.values_list("step", flat=True), *tried}
+    return replace(first, step=next(step for step in count(1) if step not in taken))

@@ -30,7 +30,7 @@ from config.demo import seed
 from config.demo.seed import Organisation
 from ledger import findings
 from ledger.claims import Grant
-from ledger.models import Attempt, ControlEvent, Operation, Resource
+from ledger.models import Attempt, ControlEvent, Operation, Resource, Tool, ToolVersion
 from ledger.outcomes import Report
 from ledger.states import UNRESOLVED, AttemptOutcome, ControlEventKind, FindingKind, OperationState
 from workers import claims, outcomes
@@ -159,6 +159,17 @@ def revised(world: World, case: Case, *, seen: Tag | None = None, **changes: Any
 def withdrawn(world: World, case: Case) -> Case:
     """The case after its agent has taken it back."""
     return cases.withdraw(actor=world.agent, case_id=case.pk, seen=tag_of(current(case))).case
+
+
+def version_with(world: World, **changes: Any) -> None:
+    """The refund tool's next version, but for the changes."""
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    fields = {
+        field.name: getattr(tool.versions.latest("number"), field.name)
+        for field in ToolVersion._meta.concrete_fields
+        if field.name not in ("id", "number", "created_at")
+    }
+    ToolVersion.objects.create(**{**fields, "number": tool.versions.count() + 1, **changes})
 
 
 # Deciding.

@@ -36,7 +36,7 @@ from approvals.resolutions import Resolved, Word
 from approvals.states import Verdict
 from ledger import attestations, clock, findings
 from ledger.claims import Grant
-from ledger.models import Attempt, Attestation, Finding, Operation, Resource, Tool, ToolVersion
+from ledger.models import Attempt, Attestation, Finding, Operation, Resource
 from ledger.states import AttemptOutcome, AttestedOutcome, ControlEventKind, EnforcementClass, FindingKind
 from tests.worlds import (
     LAPSED,
@@ -60,6 +60,7 @@ from tests.worlds import (
     switch_off,
     take_over,
     triggers_off,
+    version_with,
     withdrawn,
 )
 from workers import outcomes
@@ -73,17 +74,6 @@ def unknown(world: World) -> Grant:
     grant = claimed(world)
     recorded(grant, AttemptOutcome.UNCERTAIN)
     return grant
-
-
-def version_with(world: World, **changes: Any) -> None:
-    """The refund tool's next version, but for the changes."""
-    tool = Tool.objects.get(tenant=world.tenant, name="refund")
-    fields = {
-        field.name: getattr(tool.versions.latest("number"), field.name)
-        for field in ToolVersion._meta.concrete_fields
-        if field.name not in ("id", "number", "created_at")
-    }
-    ToolVersion.objects.create(**{**fields, "number": tool.versions.count() + 1, **changes})
 
 
 def attest(
@@ -670,6 +660,16 @@ def test_an_effect_that_is_proven_is_undone_by_one_case_that_names_it(world: Wor
     assert case.proposal.amount_minor == 125_000
     approve(case, world.reviewer)
     assert operation(case).order.compensates_id == happened.order_id
+
+
+def test_an_agent_that_takes_the_last_step_there_is_does_not_keep_an_effect_from_being_undone(
+    world: World, happened: Grant
+) -> None:
+    for step in (1, 2**31 - 1):
+        parameters = {"amount_minor": 1, "currency": "EUR"}
+        proposed(world, action="ledger_refund", step=step, parameters=parameters)
+    case = compensations.compensate(actor=world.operator, key=happened.key, rationale="").case
+    assert (case.compensates_id, case.step) == (happened.order_id, 2)
 
 
 def test_who_opens_a_compensation_does_not_approve_it(world: World, happened: Grant) -> None:

@@ -4,12 +4,13 @@ import threading
 
 from accounts import keys
 from accounts.models import Agent, AgentKey
-from approvals import cases, proposals
+from approvals import cases, compensations, proposals
 from approvals.errors import ConflictingProposal
 from approvals.models import Case, Proposal, Revision
+from ledger.claims import Grant
 from ledger.states import ControlEventKind
 from tests.races.rivals import Rival, race
-from tests.worlds import World, content, events
+from tests.worlds import World, claimed, content, events, proposed, recorded, version_with
 
 
 def propose(world: World, **changes: object) -> cases.Proposed:
@@ -66,3 +67,47 @@ def test_of_two_keys_made_at_once_only_one_takes_the_last_place(world: World) ->
     assert isinstance(won.value, str)
     assert isinstance(lost.error, keys.TooManyKeys)
     assert AgentKey.objects.filter(agent=agent, revoked_at=None).count() == 2
+
+
+# What undoes an effect.
+
+UNDONE_BY = {
+    "action": "ledger_refund",
+    "parameters": {"amount_minor": "{amount_minor}", "currency": "{currency}"},
+}
+
+
+def test_an_agent_that_proposes_the_step_at_that_moment_keeps_no_effect_from_being_undone(
+    world: World,
+) -> None:
+    happened = effect(world)
+
+    def by_the_agent() -> Case:
+        parameters = {"amount_minor": 1, "currency": "EUR"}
+        return proposed(world, action="ledger_refund", parameters=parameters)
+
+    won, lost = race(winner=by_the_agent, loser=lambda: undo(world, happened))
+
+    assert won.error is None
+    assert isinstance(lost.value, cases.Proposed), lost.error
+    assert (lost.value.case.compensates_id, lost.value.case.step) == (happened.order_id, 2)
+
+
+def test_two_operators_who_undo_an_effect_at_once_open_one_case(world: World) -> None:
+    happened = effect(world)
+    won, lost = race(winner=lambda: undo(world, happened), loser=lambda: undo(world, happened))
+    assert isinstance(won.value, cases.Proposed)
+    assert isinstance(lost.value, cases.Proposed), lost.error
+    assert (won.value.case.pk, lost.value.replayed) == (lost.value.case.pk, True)
+
+
+def effect(world: World) -> Grant:
+    """Proven, of a tool that names what undoes it."""
+    version_with(world, compensation=UNDONE_BY)
+    grant = claimed(world)
+    recorded(grant)
+    return grant
+
+
+def undo(world: World, happened: Grant) -> cases.Proposed:
+    return compensations.compensate(actor=world.operator, key=happened.key, rationale="")
