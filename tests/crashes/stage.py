@@ -183,6 +183,15 @@ class Parked(NamedTuple):
     held: Hold
 
 
+class ParkedTogether(NamedTuple):
+    """The same with many cases in one request."""
+
+    first: WorkerProcess
+    successor: WorkerProcess
+    cases: list[Case]
+    held: Hold
+
+
 @dataclass
 class Stage:
     """What one test works with."""
@@ -234,6 +243,21 @@ class Stage:
         if side == "answer":
             wait_for("the effect", sink.effects)
         return Parked(first, successor, case, held)
+
+    def parked_together(self, sink: OwnLedger, side: Side, *, many: int) -> ParkedTogether:
+        """Brings a first worker to the gate with so many cases, which it finds due together when it starts."""
+        successor = self.worker("b", sink, **self.patient)
+        successor.wait_until_ready()
+        successor.freeze()
+        held = sink.gate.hold(side, sink.request)
+        found = [self.approved(sink, reference=f"{each}", target=f"order:{each}") for each in range(many)]
+        first = self.worker("a", sink, gated=True, call_timeout="30")
+        assert held.reached.wait(PATIENCE), "nothing came to the gate"
+        assert all(self.operation(case).state == OperationState.STARTED for case in found)
+        assert len(sink.effects()) == (many if side == "answer" else 0), (
+            "not all are in the request that is held"
+        )
+        return ParkedTogether(first, successor, found, held)
 
     def end(self) -> None:
         for each in self.workers:
@@ -289,6 +313,14 @@ class Stage:
         assert Case.objects.get(pk=case.pk).state == "executed"
         assert operation.resource.holder_id is None
         assert operation.resource.version == 1
+
+    def assert_each_happened_once(self, cases: list[Case], sink: Sink) -> None:
+        """One effect under each operation's key and no other, and both machines say so."""
+        operations = [self.operation(case) for case in cases]
+        assert sorted(sink.effects()) == sorted(each.order.key for each in operations)
+        assert {each.state for each in operations} == {OperationState.COMMITTED}
+        assert {Case.objects.get(pk=case.pk).state for case in cases} == {"executed"}
+        assert {(each.resource.holder_id, each.resource.version) for each in operations} == {(None, 1)}
 
 
 APPROVE_AND_DIE = """
