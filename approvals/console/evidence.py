@@ -125,6 +125,6 @@ def _empty(path: Path) -> dict[str, str]:
         }
     return {
         "title": "No evidence yet",
-        "words": f"Nobody has run the matrix on this machine. {COMMAND} carries it out with real workers, in a quarter"
-        " of an hour, and this page shows what it counted.",
+        "words": f"Nobody has run the matrix on this machine. {COMMAND} carries it out with real workers, in under"
+        " five minutes, and this page shows what it counted.",
     }
