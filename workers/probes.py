@@ -22,7 +22,7 @@ from ledger.claims import Grant
 from ledger.models import Probe, ToolVersion
 from ledger.states import EnforcementClass, OperationState
 from workers.connectors import connector
-from workers.connectors.answers import Absent, Answer, Connector, Fenced, Found, Receipt
+from workers.connectors.answers import Absent, Answer, Busy, Connector, Fenced, Found, NotSent, Receipt
 
 _LIVE = ("sk_live", "rk_live", "pk_live")
 _PAUSE = 0.05
@@ -31,7 +31,7 @@ _MOST_SEEN = 300
 
 
 class NoProbe(Exception):
-    """This tool version cannot be probed; the message says what it lacks."""
+    """Nothing was tried, so nothing is known: the message says what the version or its sink lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class Observation:
 
 
 def probe(version: ToolVersion) -> Probe:
-    """Tries every claim of the version's class once and stores what was seen. Raises NoProbe: nothing was sent."""
+    """Tries every claim of the version's class once and stores what was seen.
+
+    Raises NoProbe where nothing was sent, or the sink says that it did nothing: that is no answer, and not stored.
+    """
     bench = _Bench(version)
     began_at = clock.now()
     observations = list(_CLAIMS[EnforcementClass(version.enforcement)](bench))
@@ -132,6 +135,13 @@ class _Bench:
     def send(self, grant: Grant) -> Answer:
         return self.sink.send(grant, timeout=self.timeout)
 
+    def send_first(self, grant: Grant) -> Answer:
+        """A missing secret or a sink that is away says nothing about what the sink claims."""
+        answer = self.send(grant)
+        if isinstance(answer, NotSent | Busy):
+            raise NoProbe(answer.note)
+        return answer
+
     def look_up(self, grant: Grant) -> Found:
         return self.sink.look_up(grant, timeout=self.timeout)
 
@@ -169,7 +179,7 @@ def _filled(tree: Any, nonce: str) -> Any:
 
 def _keyed(bench: _Bench) -> Iterator[Observation]:
     grant = bench.grant()
-    first = bench.send(grant)
+    first = bench.send_first(grant)
     yield Observation("a first send is confirmed", isinstance(first, Receipt), _said(first))
     if not isinstance(first, Receipt):
         return
@@ -191,7 +201,7 @@ def _fenced(bench: _Bench) -> Iterator[Observation]:
 
 def _referenced(bench: _Bench) -> Iterator[Observation]:
     grant = bench.grant()
-    first = bench.send(grant)
+    first = bench.send_first(grant)
     yield Observation("a first send is confirmed", isinstance(first, Receipt), _said(first))
     if not isinstance(first, Receipt):
         return
@@ -204,7 +214,7 @@ def _referenced(bench: _Bench) -> Iterator[Observation]:
 
 
 def _unkept(bench: _Bench) -> Iterator[Observation]:
-    first = bench.send(bench.grant())
+    first = bench.send_first(bench.grant())
     yield Observation("a first send is confirmed", isinstance(first, Receipt), _said(first))
     yield Observation("nothing more is claimed of this sink", None, "It keeps no key and no reference.")
 

@@ -1,6 +1,7 @@
 """Probes: what they try, what they store, and what they refuse to touch."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,25 @@ def test_the_command_says_what_was_seen(
     tool(world, naive, "pay_invoice")
     with pytest.raises(CommandError, match="does not do what"):
         call_command("probe", "pay_invoice", tenant=str(world.tenant.pk))
+
+
+def test_a_missing_secret_proves_nothing_about_the_sink(
+    world: World, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = tool(world, sandbox, "set_config")
+    monkeypatch.delenv(seed.PROBE_TOKEN)
+    with pytest.raises(CommandError, match=f"Nothing was sent. Set {seed.PROBE_TOKEN}"):
+        call_command("probe", "set_config", tenant=str(world.tenant.pk))
+    assert not Probe.objects.exists()
+    assert "Unproven" in guarantee(version)
+
+
+def test_a_sink_that_is_away_proves_nothing(world: World, tmp_path: Path) -> None:
+    with SandboxProcess(tmp_path / "sandbox.sqlite3", "--mail-port", "0") as gone:
+        version = tool(world, gone, "pay_invoice")
+    with pytest.raises(NoProbe):
+        probe(version)
+    assert not Probe.objects.exists()
 
 
 @pytest.mark.parametrize(
