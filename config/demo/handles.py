@@ -1,7 +1,12 @@
-"""``demo.json``: where the running demo answers, and the keys and passwords of its labelled people."""
+"""``demo.json``: where the running demo answers, and the keys and passwords of its labelled people.
+
+``demo.env`` beside it: what another terminal needs, so that ``manage.py`` works on this demo and its sinks.
+"""
 
 import json
 import os
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,11 +35,32 @@ def read() -> dict[str, Any] | None:
 
 def write(handles: dict[str, Any]) -> None:
     """Replaces the file whole, for its owner alone: it holds passwords."""
-    unfinished = path().with_suffix(".unfinished")
-    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(handles, file, indent=2)
-        file.write("\n")
-    unfinished.replace(path())
+    _replace(path(), json.dumps(handles, indent=2) + "\n")
+
+
+def environment_path() -> Path:
+    """The file for a shell to read: ``. var/demo.env``."""
+    return path().with_suffix(".env")
+
+
+def write_environment(environment: Mapping[str, str]) -> None:
+    """Replaces the file whole, each variable exported."""
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    _replace(environment_path(), "".join(lines))
+
+
+def hint(needed: str) -> str:
+    """What to do where a demo is here and this variable of its sinks is not; empty otherwise."""
+    if needed in os.environ or not environment_path().exists():
+        return ""
+    return f" In this terminal, first: . {shlex.quote(os.path.relpath(environment_path()))}"
+
+
+def _replace(file: Path, content: str) -> None:
+    unfinished = file.with_suffix(".unfinished")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        opened.write(content)
+    unfinished.replace(file)
 
 
 def of(first: Organisation, second: Organisation) -> dict[str, Any]:

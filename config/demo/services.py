@@ -156,5 +156,11 @@ def environment() -> dict[str, str]:
     }
 
 
+def for_commands() -> dict[str, str]:
+    """What a command in another terminal needs to work on this demo: the same, and where everything answers."""
+    ports = {"WEB_PORT": str(settings.WEB_PORT), "SANDBOX_PORT": str(settings.SANDBOX_PORT)}
+    return {**environment(), **ports}
+
+
 def _python(*arguments: str) -> list[str]:
     return [sys.executable, *arguments]

@@ -18,6 +18,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 180.0  # seconds; cold, with everything else of the suite beside it
 WELCOME = "Ctrl-C stops everything."
+PROBED = ("set_config", "--tenant", "Halden Retail (demo)")
 
 
 class Demo:
@@ -40,12 +41,26 @@ class Demo:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def run(self, command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """A command that ends by itself."""
         return subprocess.run(
-            [sys.executable, "manage.py", command],
+            [sys.executable, "manage.py", *command],
             cwd=REPOSITORY,
             env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    def run_told(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """The same in a shell that knows nothing of this demo but what its demo.env says."""
+        ours = ("VAR_DIR", "WEB_PORT", "SANDBOX_PORT")
+        script = '. "$0" && exec "$@"'
+        return subprocess.run(
+            ["/bin/sh", "-c", script, self.folder / "demo.env", sys.executable, "manage.py", *command],
+            cwd=REPOSITORY,
+            env={name: value for name, value in self.environment.items() if name not in ours},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -117,6 +132,13 @@ def test_the_demo_plays_the_example_serves_the_console_and_leaves_nothing_behind
             *("1860", "1861", "1862", "1863"),
         }
         assert other == []
+
+        lost = demo.run("probe", *PROBED)
+        assert "Nothing was sent. Set SINK_SANDBOX_PROBE_TOKEN" in lost.stderr
+        assert "demo.env" in lost.stderr
+        told = demo.run_told("probe", *PROBED)
+        assert told.returncode == 0, told.stderr
+        assert "holds     two at once have one effect" in told.stdout
 
         second = demo.run("demo")
         assert second.returncode == 1

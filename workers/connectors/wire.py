@@ -172,7 +172,7 @@ def secret(sink_settings: Mapping[str, Any], name: str) -> str | None:
         )
     value = os.environ.get(variable, "")
     if not value:
-        raise BadSetting(f"Set {variable} in the worker's environment.")
+        raise BadSetting(f"Set {variable} in the environment.")
     return value
 
 

@@ -1,5 +1,6 @@
 """`manage.py demo`: everything on one machine, the worked example, then the console until Ctrl-C."""
 
+import shlex
 from typing import Any
 
 from django.conf import settings
@@ -38,6 +39,7 @@ class Command(BaseCommand):
         if found is None:
             found = handles.of(*_organisations())
         handles.write({**found, "base_url": settings.BASE_URL, "sandbox_url": settings.SANDBOX_URL})
+        handles.write_environment(services.for_commands())
         return found
 
     def _play(self) -> Tenant:
@@ -56,6 +58,9 @@ class Command(BaseCommand):
             self.stdout.write(f"  {handle.replace('_', ' '):16} {user['username']}   {user['password']}")
         self.stdout.write(
             "The worked example is in an organisation of its own: change to it under your name."
+        )
+        self.stdout.write(
+            f"For `manage.py` in another terminal, first: . {shlex.quote(str(handles.environment_path()))}"
         )
         self.stdout.write(f"Keys and addresses for scripts: {handles.path()}\nCtrl-C stops everything.")
         self.stdout.flush()

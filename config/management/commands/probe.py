@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from config.demo import handles, seed
 from config.management.commands.reconcile import chosen
 from ledger import guarantees, tools
 from ledger.models import Probe
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         try:
             seen = probe(version)
         except (NoProbe, BadSetting, UnknownConnector) as error:
-            raise CommandError(f"Nothing was sent. {error}") from error
+            raise CommandError(f"Nothing was sent. {error}{handles.hint(seed.PROBE_TOKEN)}") from error
         self._say(seen)
         self.stdout.write(guarantees.guarantee(version))
         if not seen.passed:

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import QuerySet
 
 from accounts.models import Tenant
+from config.demo import handles, seed
 from ledger.models import Reconciliation, Tool
 from ledger.reconciliation import Overtaken
 from workers import reconciliation
@@ -37,7 +38,8 @@ class Command(BaseCommand):
         asking = sum(self._say_open(tool) for tool in tools)
         if away:
             raise CommandError(
-                f"Could not be listed now: {', '.join(tool.name for tool in away)}. Run it again."
+                f"Could not be listed now: {', '.join(tool.name for tool in away)}. Why stands above; run it again"
+                f" when that is seen to.{handles.hint(seed.TOKEN)}"
             )
         if asking:
             raise CommandError(f"{asking} findings wait for a person: Reconcile in the console.")
