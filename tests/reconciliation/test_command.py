@@ -7,7 +7,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from config.demo import seed
-from ledger.models import Finding, Sweep, Tool
+from config.management.commands.reconcile import said
+from ledger.models import Finding, Reconciliation, Sweep, Tool
 from ledger.states import FindingKind
 from tests.worlds import World
 from workers import reconciliation
@@ -37,9 +38,16 @@ def test_it_says_what_cannot_be_compared_and_that_nothing_is_open(
 ) -> None:
     run(world)
 
-    said = capsys.readouterr().out
-    assert "cannot list its effects" in said
-    assert "as far as the sinks can be listed" in said
+    printed = capsys.readouterr().out
+    assert "cannot list its effects" in printed
+    assert "as far as the sinks were compared" in printed
+
+
+def test_it_says_up_to_when_it_compared() -> None:
+    row = Reconciliation(
+        since=datetime(2026, 11, 30, 8, tzinfo=UTC), until=datetime(2026, 11, 30, 9, 0, 5, tzinfo=UTC)
+    )
+    assert "2026-11-30 08:00:00 to 2026-11-30 09:00:05 UTC (later may not be listed yet)" in said(row)
 
 
 def test_it_fails_while_something_waits_for_a_person(

@@ -14,6 +14,8 @@ from workers import reconciliation
 from workers.connectors.answers import SinkAway
 from workers.reconciliation import NotListed
 
+_MOMENT = "%Y-%m-%d %H:%M:%S"
+
 
 class Command(BaseCommand):
     """Exits with 0 only if every sink was asked and nothing that was found waits for a person."""
@@ -43,7 +45,7 @@ class Command(BaseCommand):
             )
         if asking:
             raise CommandError(f"{asking} findings wait for a person: Reconcile in the console.")
-        self.stdout.write("Ledger and sinks agree, as far as the sinks can be listed.")
+        self.stdout.write("Ledger and sinks agree, as far as the sinks were compared.")
 
     def _pass(self, tool: Tool, since: datetime | None) -> bool:
         """Whether the tool's sink answered, or cannot be asked at all."""
@@ -57,7 +59,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{_name(tool)}: {error}")
             return False
         else:
-            self.stdout.write(f"{_name(tool)}: {_said(row)}")
+            self.stdout.write(f"{_name(tool)}: {said(row)}")
         return True
 
     def _say_open(self, tool: Tool) -> int:
@@ -93,11 +95,12 @@ def moment(text: str) -> datetime:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-def _said(row: Reconciliation | None) -> str:
+def said(row: Reconciliation | None) -> str:
     if row is None:
         return "nothing is old enough to be compared yet."
     return (
-        f"{row.effects} effects at the sink, {row.operations} operations in the ledger,"
+        f"compared {row.since:{_MOMENT}} to {row.until:{_MOMENT}} UTC (later may not be listed yet):"
+        f" {row.effects} effects at the sink, {row.operations} operations in the ledger,"
         f" {row.opened} new findings, {row.closed} closed."
     )
 
