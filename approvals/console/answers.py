@@ -1,5 +1,6 @@
 """The two answers an operator needs about an operation: what is known, and whether it is safe to send it again."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -211,6 +212,19 @@ def _safe_while_open(here: Circumstances) -> Answer:
     return _safe_by_class(here)
 
 
+_NEVER_REPEATED: Mapping[EnforcementClass, str] = {
+    EnforcementClass.NONE: (
+        "Nothing at the sink keeps a second send from happening twice, and nothing there tells whether the first "
+        "one did. Only a person can settle it."
+    ),
+    EnforcementClass.NATURAL_REFERENCE: (
+        "What may have been sent is read back at the sink by its reference, and not sent again. "
+        "Only a look-up or a person can settle it."
+    ),
+}
+"""Why a sink that keeps no key of ours is not sent the same a second time."""
+
+
 def _safe_by_class(here: Circumstances) -> Answer:
     version = here.known.operation.order.tool_version
     if version.enforcement == EnforcementClass.OWNED_WRITE:
@@ -219,6 +233,8 @@ def _safe_by_class(here: Circumstances) -> Answer:
             "The database that owns the effect checks key, content and token in one transaction: "
             f"what is done already is answered, not done again. That happens {_next(here)}, by itself.",
         )
+    if version.enforcement in _NEVER_REPEATED:
+        return Answer("No.", _NEVER_REPEATED[EnforcementClass(version.enforcement)])
     if any(each.answer_stored for each in here.known.attempts):
         return Answer(
             "No.",

@@ -346,6 +346,9 @@ def test_a_tool_whose_sink_gives_no_reference_asks_for_none(world: World, person
     told = words(person.read(item(grant)))
     assert "gives no reference: leave it empty" in told
     assert "This sink cannot be asked by a program" in told
+    assert "Next," not in told
+    assert "Due now" not in told
+    assert "Off. Nothing at the sink keeps a second send from happening twice" in told
     assert "Check the sink now" not in told
     after(happened(person, grant, reference=""), person)
     assert worlds.operation(grant).reference == f"attested:{grant.key[:12]}"
