@@ -1,4 +1,4 @@
-"""Who may limit what is moved: an admin opens a budget and closes it. Its terms never change."""
+"""Who may limit what is moved: an admin opens a budget, replaces and closes it. Its terms never change."""
 
 from django.db import IntegrityError, transaction
 
@@ -12,6 +12,7 @@ from ledger.states import BudgetSpan
 
 _ACTION = "budget"
 """What control events about a budget name as their action."""
+_CLOSED = "This budget is closed already. Look at the list for the one that is open now."
 
 
 def may(actor: Actor) -> bool:
@@ -43,23 +44,42 @@ def make(
             if "one_open_budget_per_scope" not in str(error):
                 raise
             raise StateForbids(
-                "There is an open budget for the same tool, agent, time and currency. Close it first."
+                "There is an open budget for the same tool, agent, time and currency. Change its limit instead."
             ) from error
+
+
+def replace(*, actor: Actor, budget_id: int, limit_minor: int) -> Budget:
+    """Puts a budget of another limit in this one's place, at once; what the present period has counted counts on.
+
+    Raises NotPermitted, NotFound; StateForbids where it is closed already.
+    """
+    with counted_act(actor, _ACTION):
+        _require_open_to(actor, budget_id)
+        made = budgets.replace(
+            tenant_id=actor.tenant_id, budget_id=budget_id, limit_minor=limit_minor, by=actor.source
+        )
+        if made is None:
+            raise StateForbids(_CLOSED)
+        return made
 
 
 def close(*, actor: Actor, budget_id: int) -> None:
     """Closes a budget: from now on nothing is counted by it. Raises NotPermitted, NotFound, StateForbids."""
     with counted_act(actor, _ACTION):
-        _require(actor)
-        if not Budget.objects.filter(pk=budget_id, tenant_id=actor.tenant_id).exists():
-            raise NotFound("There is no such budget. Open the list of budgets.")
+        _require_open_to(actor, budget_id)
         if not budgets.close(tenant_id=actor.tenant_id, budget_id=budget_id, by=actor.source):
-            raise StateForbids("This budget is closed already.")
+            raise StateForbids(_CLOSED)
 
 
 def _require(actor: Actor) -> None:
     if not may(actor):
         raise NotPermitted("Only an admin opens and closes budgets. Ask one.")
+
+
+def _require_open_to(actor: Actor, budget_id: int) -> None:
+    _require(actor)
+    if not Budget.objects.filter(pk=budget_id, tenant_id=actor.tenant_id).exists():
+        raise NotFound("There is no such budget. Open the list of budgets.")
 
 
 def _named(kind: type[Tool] | type[Agent], actor: Actor, name: str, noun: str) -> int | None:

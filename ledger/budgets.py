@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.sql import Queries
@@ -68,6 +69,31 @@ def close(*, tenant_id: UUID, budget_id: int, by: str) -> bool:
     """Closes an open budget of the tenant; returns whether there was one. Its counts stay."""
     open_one = Budget.objects.filter(pk=budget_id, tenant_id=tenant_id, closed_at=None)
     return open_one.update(closed_at=Now(), closed_by=by[:120]) == 1
+
+
+def replace(*, tenant_id: UUID, budget_id: int, limit_minor: int, by: str) -> Budget | None:
+    """Closes an open budget and opens one of another limit in its place; None where it is not open any more.
+
+    At once, so that no claim falls between the two. What the present period has counted counts on: used and reserved,
+    by the same operations.
+    """
+    with transaction.atomic():
+        QUERIES.rows("make_periods", budgets=[budget_id])
+        (period,) = QUERIES.rows("hold_period", budget=budget_id)
+        if not close(tenant_id=tenant_id, budget_id=budget_id, by=by):
+            return None
+        old = Budget.objects.get(pk=budget_id)
+        made = make(
+            tenant_id=tenant_id,
+            span=BudgetSpan(old.span),
+            currency=old.currency,
+            limit_minor=limit_minor,
+            by=by,
+            tool_id=old.tool_id,
+            agent_id=old.agent_id,
+        )
+        QUERIES.rows("carry_over", budget=made.pk, period=period.id)
+    return made
 
 
 def applying(picked: Iterable[Picked]) -> dict[int, list[int]]:

@@ -14,6 +14,27 @@ SELECT id, date_trunc(span, clock_timestamp() AT TIME ZONE 'UTC')::date, 0, 0
 FROM ledger_budget WHERE id = ANY(%(budgets)s) ORDER BY id
 ON CONFLICT (budget_id, begins_on) DO NOTHING;
 
+-- name: hold_period
+-- Promises that whoever reserves or settles in the budget's period of this moment comes before this transaction or sees
+-- what it did. Safe because it writes the row: a claim that began earlier is refused with 40001 and done again whole.
+UPDATE ledger_budgetperiod p SET reserved_minor = p.reserved_minor
+FROM ledger_budget b
+WHERE b.id = %(budget)s AND p.budget_id = b.id
+  AND p.begins_on = date_trunc(b.span, clock_timestamp() AT TIME ZONE 'UTC')::date
+RETURNING p.id;
+
+-- name: carry_over
+-- Promises the held period's counts and reservations under another budget too: what settles later settles in both.
+WITH carried AS (
+    INSERT INTO ledger_budgetperiod (budget_id, begins_on, reserved_minor, consumed_minor)
+    SELECT %(budget)s, begins_on, reserved_minor, consumed_minor FROM ledger_budgetperiod WHERE id = %(period)s
+    RETURNING id
+)
+INSERT INTO ledger_reservation (operation_id, period_id, amount_minor, consumed)
+SELECT r.operation_id, carried.id, r.amount_minor, r.consumed
+FROM ledger_reservation r CROSS JOIN carried
+WHERE r.period_id = %(period)s ORDER BY r.operation_id;
+
 -- name: room
 -- Promises what each budget has left in the period of this moment, in minor units.
 SELECT p.id, b.id AS budget_id, b.limit_minor - p.reserved_minor - p.consumed_minor AS room

@@ -148,3 +148,80 @@ def test_two_hundred_claims_at_once_never_exceed_one_of_three_overlapping_budget
     refused = len(events(ControlEventKind.BUDGET_REFUSAL))
     assert granted + exhausted + refused == 200  # each has an answer: nobody was told that it failed
     assert Operation.objects.filter(state=OperationState.NOT_STARTED).count() == 200 - granted
+
+
+def replaced(of: Budget, limit: int) -> Budget:
+    made = budgets.replace(tenant_id=of.tenant_id, budget_id=of.pk, limit_minor=limit, by="person:Demo")
+    assert made is not None
+    return made
+
+
+def test_another_limit_counts_on_what_the_period_has_used_and_reserved(world: World) -> None:
+    day = budget(world, 3 * EACH, tool=True)
+    for number in range(3):
+        approved(world, str(number), target=f"order:{number}", amount_minor=EACH)
+    first, second, third = claim()
+    recorded(first)
+    recorded(third, AttemptOutcome.REFUSED)
+
+    larger = replaced(day, 4 * EACH)
+
+    assert (larger.tool_id, larger.span, larger.currency) == (day.tool_id, day.span, day.currency)
+    assert period(larger) == period(day) == (EACH, EACH)
+    recorded(second)
+    budgets.book(operation(third).order)  # it happened after all
+    assert period(larger) == period(day) == (0, 3 * EACH)
+    (room,) = budgets.rooms([larger.pk])
+    assert room.minor == EACH
+
+
+def test_what_waits_for_room_goes_on_within_the_larger_limit_and_no_further(world: World) -> None:
+    day = budget(world, EACH)
+    for number in range(3):
+        approved(world, str(number), target=f"order:{number}", amount_minor=EACH)
+    assert len(claim()) == 1
+    larger = replaced(day, 2 * EACH)
+    make_due()
+    assert len(claim()) == 1
+    make_due()
+    assert claim() == []
+    assert period(larger) == (2 * EACH, 0)
+
+
+def test_a_claim_that_meets_a_replacement_reserves_in_the_new_budget(world: World) -> None:
+    day = budget(world, EACH)
+    approved(world, amount_minor=EACH)
+    budgets.rooms([day.pk])
+
+    won, lost = race(winner=lambda: replaced(day, 2 * EACH), loser=claim)
+
+    assert (won.error, lost.error) == (None, None)
+    larger = Budget.objects.get(closed_at=None)
+    assert (period(day), period(larger)) == ((0, 0), (EACH, 0))
+
+
+def test_an_outcome_that_meets_a_replacement_is_settled_in_both(world: World) -> None:
+    day = budget(world, EACH)
+    approved(world, amount_minor=EACH)
+    (grant,) = claim()
+
+    won, lost = race(winner=lambda: replaced(day, 2 * EACH), loser=lambda: recorded(grant))
+
+    assert (won.error, lost.error) == (None, None)
+    larger = Budget.objects.get(closed_at=None)
+    assert period(day) == period(larger) == (0, EACH)
+
+
+def test_of_two_replacements_at_once_one_is_made(world: World) -> None:
+    day = budget(world, EACH)
+    budgets.rooms([day.pk])
+
+    won, lost = race(
+        winner=lambda: replaced(day, 2 * EACH),
+        loser=lambda: budgets.replace(
+            tenant_id=day.tenant_id, budget_id=day.pk, limit_minor=3 * EACH, by="person:Demo"
+        ),
+    )
+
+    assert (won.error, lost.error, lost.value) == (None, None, None)
+    assert [each.limit_minor for each in Budget.objects.filter(closed_at=None)] == [2 * EACH]
