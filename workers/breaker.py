@@ -90,10 +90,13 @@ class Breaker:
         )
 
 
+_UNHEARD = (AttemptOutcome.NOT_SENT, AttemptOutcome.UNCERTAIN)
+
+
 def _by_tool(grants: Sequence[Grant], reports: Sequence[Report]) -> Iterable[_Answers]:
     by_tool: dict[int, _Answers] = defaultdict(dict)
     for grant, report in zip(grants, reports, strict=True):
-        if report.outcome == AttemptOutcome.NOT_SENT and report.lookups:
-            continue  # the sink has answered a look-up: something else kept the request back, such as a halt
+        if report.outcome in _UNHEARD and report.lookups and not report.sent:
+            continue  # a look-up alone: what it cannot tell of one effect is no word on the sink's taking others
         by_tool[grant.tool_id][report.outcome] = grant, report
     return by_tool.values()

@@ -78,7 +78,7 @@ def settled(stage: Stage, cases: list[Case]) -> None:
         stage.wait_for_state(case, OperationState.COMMITTED)
 
 
-def second_attempts(stage: Stage, cases: list[Case]) -> set[tuple[str, bool, int]]:
+def second_attempts(stage: Stage, cases: list[Case]) -> set[tuple[str, bool | None, int]]:
     """Who made them, whether they sent, how often they looked; each after one that was superseded."""
     seen = set()
     for case in cases:

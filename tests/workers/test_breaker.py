@@ -38,6 +38,12 @@ def test_a_useful_answer_between_begins_the_count_anew(world: World) -> None:
     assert not Halt.objects.exists()
 
 
+def test_look_ups_that_tell_nothing_of_one_effect_keep_no_other_from_being_sent(world: World) -> None:
+    grant, breaker = claimed(world), Breaker()
+    watched(breaker, grant, AttemptOutcome.UNCERTAIN, 9, sent=False, lookups=1)
+    assert not Halt.objects.exists()
+
+
 def test_a_breaker_waits_as_long_as_the_sink_asks_and_longer_each_time(world: World) -> None:
     grant, breaker = claimed(world), Breaker()
     watched(breaker, grant, AttemptOutcome.BUSY, 3, wait=90.0)
