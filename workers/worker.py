@@ -233,8 +233,8 @@ class Worker:
             grants = [grant for call in group for grant in call.grants]
             reports = [report for call in group for report in call.reports]
             self._record_until_taken(reports)
-            self._breaker.watch(grants, reports)
             for call in group:
+                self._breaker.watch(call.grants, call.reports)
                 for lease in call.leases:
                     self._heartbeat.release(lease)
             self._slots.give_back(len(group), grants)

@@ -1,6 +1,7 @@
 """The breaker: a sink that keeps saying it is busy, or keeps silent, is left alone for a while, and people see why."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -85,11 +86,9 @@ def test_what_was_on_the_wire_when_the_pause_began_opens_nothing_and_lengthens_n
     assert lasts() == 2 * first
 
 
-def watched(
-    breaker: Breaker, grant: Grant, outcome: AttemptOutcome, times: int, wait: float | None = 0.0
-) -> None:
+def watched(breaker: Breaker, grant: Grant, outcome: AttemptOutcome, times: int, **said: Any) -> None:
     for _ in range(times):
-        breaker.watch([grant], [report(grant, outcome, wait=wait)])
+        breaker.watch([grant], [report(grant, outcome, **said)])
 
 
 def answered(breaker: Breaker, grant: Grant, outcomes: list[AttemptOutcome]) -> None:
