@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django_fsm import can_proceed
 
@@ -219,7 +220,10 @@ def expire_failed(*, most: int = 500) -> int:
         settled = Operation.objects.filter(
             tool=version.tool_id, settled_at__lte=over, settled_at__gt=over - version.retry_horizon
         ).filter(state=OperationState.FAILED_BEFORE_COMMIT)
-        failed = Case.objects.filter(state=CaseState.FAILED, pk__in=settled.values("order__subject"))
+        anew = Operation.objects.filter(order__subject=OuterRef("pk"), settled_at__gt=over)
+        failed = Case.objects.filter(
+            ~Exists(anew), state=CaseState.FAILED, pk__in=settled.values("order__subject")
+        )
         found += [(case_id, over) for case_id in failed.values_list("pk", flat=True)[: most - len(found)]]
     return sum(_expire_failed(case_id, over) for case_id, over in found)
 

@@ -133,5 +133,16 @@ def test_what_has_failed_anew_has_its_horizon_anew(world: World) -> None:
     assert current(case).state == "failed"
 
 
+def test_what_has_failed_is_found_behind_what_has_failed_anew(world: World) -> None:
+    for number in range(3):
+        case = failed_long_ago(world, str(number), days=31)
+        approve(revised(world, case), world.reviewer)
+        (grant,) = claim()
+        recorded(grant, AttemptOutcome.REFUSED)
+    late = failed_long_ago(world, "late", days=31)
+    assert cases.expire_failed(most=2) == 1
+    assert current(late).state == "expired"
+
+
 def test_what_has_failed_can_be_withdrawn(world: World) -> None:
     assert withdrawn(world, case_in(world, CaseState.FAILED)).state == "withdrawn"
