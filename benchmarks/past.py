@@ -26,6 +26,7 @@ def make_settled(database: str, world: World, *, count: int, original: str = see
         case = seeding.model(world, "nothing", "past")
     bare.drain(database)
     with rig.at(database), transaction.atomic(), triggers_off(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0")
         _fill(cursor, case, count)
     rig.run_sql(database, "VACUUM (ANALYZE)")
 
