@@ -66,6 +66,7 @@ urlpatterns = [
     path("halts/end/", halting.end, name="resume"),
     path("budgets/", budgets.page_of_budgets, name="budgets"),
     path("budgets/make/", budgets.make, name="make-budget"),
+    path("budgets/<int:budget_id>/replace/", budgets.replace, name="replace-budget"),
     path("budgets/<int:budget_id>/close/", budgets.close, name="close-budget"),
     path("evidence/", evidence.evidence, name="evidence"),
     path("search/", search.search, name="search"),

@@ -33,6 +33,7 @@ _SPANS: Mapping[str, tuple[str, str, str]] = {
     BudgetSpan.MONTH: ("a month", "this month", "each month"),
 }
 """How a span is said of a limit, of what is left, and in the form."""
+_BACK = ("/budgets/", "Budgets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,16 @@ class Shown:
             "asked": round(asked, 1),
             "asked_x": round(used + reserved, 1),
         }
+
+    @property
+    def limit_panel(self) -> str:
+        """The page's form that changes its limit."""
+        return f"limit-{self.budget.pk}"
+
+    @property
+    def close_panel(self) -> str:
+        """The page's form that closes it."""
+        return f"close-{self.budget.pk}"
 
     @property
     def url(self) -> str:
@@ -236,7 +247,7 @@ def _answer(request: HttpRequest, visitor: Visitor, form: Form | None = None) ->
         "agents": list(Agent.objects.filter(tenant_id=visitor.tenant_id).order_by("name")),
         "spans": [(value, words[2]) for value, words in _SPANS.items()],
         "empty": {
-            "title": "No budget yet",
+            "title": "No budget is open" if closed else "No budget yet",
             "words": "Without one, only the limit of each action and the reviewers bound what is moved.",
         },
     }
@@ -260,7 +271,7 @@ def make(request: HttpRequest, visitor: Visitor) -> HttpResponse:
             agent=form["agent"],
         )
     except Refusal as refusal:
-        return answer_refusal(request, refusal)
+        return answer_refusal(request, refusal, back=_BACK)
     money = format_money(made.limit_minor, made.currency)
     messages.success(
         request, f"The budget of {money} {_SPANS[made.span][0]} is open. Claims from now on count."
@@ -278,6 +289,10 @@ def _limit(form: Form) -> int | None:
     except UnknownCurrency as unknown:
         form.errors["currency"] = f"{unknown} Nothing was recorded."
         return None
+    return _amount(form, currency)
+
+
+def _amount(form: Form, currency: str) -> int | None:
     try:
         limit = parse_amount(form["limit"], currency)
     except MalformedAmount as malformed:
@@ -289,11 +304,31 @@ def _limit(form: Form) -> int | None:
 
 
 @act
+def replace(request: HttpRequest, visitor: Visitor, budget_id: int) -> HttpResponse:
+    """Puts a budget of another limit in this one's place."""
+    form = Form.read(request, "limit", panel=f"limit-{budget_id}")
+    its = Budget.objects.filter(pk=budget_id, tenant_id=visitor.tenant_id).first()
+    limit = _amount(form, its.currency) if its else 0
+    if limit is None or (form.errors and budgets.may(visitor.actor)):
+        return _answer(request, visitor, form)
+    try:
+        made = budgets.replace(actor=visitor.actor, budget_id=budget_id, limit_minor=limit)
+    except Refusal as refusal:
+        return answer_refusal(request, refusal, back=_BACK)
+    money = format_money(made.limit_minor, made.currency)
+    words = _SPANS[made.span]
+    messages.success(request, f"The limit is {money} {words[0]} now. What {words[1]} has counted counts on.")
+    return see_other(reverse("budgets"))
+
+
+@act
 def close(request: HttpRequest, visitor: Visitor, budget_id: int) -> HttpResponse:
-    """Closes a budget."""
+    """Closes a budget, once somebody has read what that means."""
+    if not request.POST.get("sure") and budgets.may(visitor.actor):
+        return see_other(f"{reverse('budgets')}?panel=close-{budget_id}#panel-close-{budget_id}")
     try:
         budgets.close(actor=visitor.actor, budget_id=budget_id)
     except Refusal as refusal:
-        return answer_refusal(request, refusal)
+        return answer_refusal(request, refusal, back=_BACK)
     messages.success(request, "The budget is closed: nothing is counted by it from now on. Its counts stay.")
     return see_other(reverse("budgets"))

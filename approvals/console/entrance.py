@@ -74,7 +74,7 @@ def _page_of_form(request: HttpRequest) -> str:
 
 _PAGE_OF_FORM = {
     **dict.fromkeys(("halt", "resume"), "halts"),
-    **dict.fromkeys(("make-budget", "close-budget"), "budgets"),
+    **dict.fromkeys(("make-budget", "replace-budget", "close-budget"), "budgets"),
     **dict.fromkeys(("look-up", "stop", "compensate", "close-finding", "mute-finding"), "reconcile"),
 }
 

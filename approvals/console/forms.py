@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 
-from approvals.errors import NotFound, NotPermitted, ReasonRequired, Refusal
+from approvals.errors import Illegal, NotFound, NotPermitted, ReasonRequired, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,19 @@ def see_other(url: str) -> HttpResponse:
     return answer
 
 
-def answer_refusal(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """The page that says that nothing was recorded, and why. What is not there raises on, to be answered with 404."""
+def answer_refusal(
+    request: HttpRequest, refusal: Refusal, *, back: tuple[str, str] | None = None
+) -> HttpResponse:
+    """The page that says that nothing was recorded, and why. What is not there raises on, to be answered with 404.
+
+    ``back``: (address, name) of the page to go on from, where that is not the queue.
+    """
     if isinstance(refusal, NotFound):
         raise refusal
     status = _STATUSES.get(type(refusal), 409)
     template = f"errors/{409 if status == 422 else status}.html"
-    return render(request, template, {"message": str(refusal)}, status=status)
+    context = {"message": str(refusal), "stands": isinstance(refusal, Illegal), "back": back}
+    return render(request, template, context, status=status)
 
 
 _STATUSES: Mapping[type[Refusal], int] = {NotPermitted: 403, ReasonRequired: 422}

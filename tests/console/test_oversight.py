@@ -65,7 +65,8 @@ def test_nothing_of_another_organisation_is_shown_or_can_be_touched(world: World
     assert ControlEvent.objects.filter(tenant=world.tenant).count() > 12
     assert "0 events" in words(stranger.read("/conflicts/"))
     budget = Budget.objects.filter(tenant=world.tenant, closed_at=None).latest("pk")
-    assert stranger.client.post(f"/budgets/{budget.pk}/close/").status_code == 404
+    assert stranger.client.post(f"/budgets/{budget.pk}/close/", {"sure": "yes"}).status_code == 404
+    assert stranger.client.post(f"/budgets/{budget.pk}/replace/", {"limit": "1"}).status_code == 404
     assert stranger.client.post("/halts/begin/", {"tool": "nothing", "reason": "x"}).status_code == 404
     assert stranger.open("/tools/nothing/").status_code == 404
     assert stranger.open("/operations/", budget=str(budget.pk)).status_code == 200
@@ -228,7 +229,10 @@ def test_who_may_not_halt_is_refused_and_the_refusal_is_counted(world: World, ha
     assert [(each.kind, each.action) for each in worlds.events()] == [("refused_act", "halt")]
 
 
-@pytest.mark.parametrize("url", ["/halts/begin/", "/halts/end/", "/budgets/make/", "/budgets/1/close/"])
+BUDGET_ACTS = ("/budgets/make/", "/budgets/1/replace/", "/budgets/1/close/")
+
+
+@pytest.mark.parametrize("url", ["/halts/begin/", "/halts/end/", *BUDGET_ACTS])
 def test_an_act_is_posted_by_somebody_who_is_signed_in(world: World, url: str) -> None:
     assert at_the_console(world, "admin").open(url).status_code == 405
     stranger = new_client().post(url, {"reason": "Fire drill"})
@@ -322,7 +326,7 @@ def test_an_admin_opens_a_budget_it_bounds_the_next_claim_and_is_closed_again(wo
     larger = worlds.proposed(world, "1843", target="order:2", amount_minor=125_001)
     assert "This action does not fit now: approved, it waits." in words(admin.case(larger))
 
-    assert send(admin, f"/budgets/{made.pk}/close/").status_code == 303
+    assert send(admin, f"/budgets/{made.pk}/close/", sure="yes").status_code == 303
     assert Budget.objects.get().closed_by == "person:Adam Demo"
     assert "closed by Adam Demo" in words(admin.read("/budgets/"))
     assert "EUR left" not in words(admin.case(case))
@@ -376,10 +380,45 @@ def test_a_second_budget_for_the_same_scope_and_a_second_closing_are_refused(wor
     send(admin, "/budgets/make/", **BUDGET)
     again = send(admin, "/budgets/make/", **{**BUDGET, "limit": "1"})
     assert again.status_code == 409
-    assert "Close it first" in words(again)
+    assert "This cannot be done now" in words(again)
+    assert "Change its limit instead" in words(again)
+    assert 'href="/budgets/"' in again.content.decode()
     made = Budget.objects.get()
-    send(admin, f"/budgets/{made.pk}/close/")
-    assert send(admin, f"/budgets/{made.pk}/close/").status_code == 409
+    send(admin, f"/budgets/{made.pk}/close/", sure="yes")
+    assert send(admin, f"/budgets/{made.pk}/close/", sure="yes").status_code == 409
+    assert send(admin, f"/budgets/{made.pk}/replace/", limit="1").status_code == 409
+
+
+def test_an_admin_changes_a_limit_and_what_was_counted_counts_on(world: World) -> None:
+    admin = at_the_console(world, "admin")
+    overseen(world)
+    before = Budget.objects.get(tenant=world.tenant, tool__name="refund")
+    assert send(admin, f"/budgets/{before.pk}/replace/", limit="12.345").status_code == 422
+    wrong = send(admin, f"/budgets/{before.pk}/replace/", limit="9" * 20)
+    assert "more than can be counted" in words(wrong)
+    assert f'id="panel-limit-{before.pk}" aria-labelledby="panel-limit-{before.pk}-title" open' in (
+        wrong.content.decode()
+    )
+
+    assert send(admin, f"/budgets/{before.pk}/replace/", limit="20,000.00").status_code == 303
+    after = Budget.objects.get(tenant=world.tenant, tool__name="refund", closed_at=None)
+    assert (after.limit_minor, after.made_by) == (2_000_000, "person:Adam Demo")
+    page = admin.read("/budgets/")
+    assert "640.00" in words(page)
+    assert admin.read(f"/operations/?budget={after.pk}&view=committed").count('role="row"') == 5
+
+
+def test_a_budget_is_closed_only_by_somebody_who_has_read_what_that_means(world: World) -> None:
+    admin = at_the_console(world, "admin")
+    send(admin, "/budgets/make/", **BUDGET)
+    made = Budget.objects.get()
+    asked = send(admin, f"/budgets/{made.pk}/close/")
+    assert (asked.status_code, asked["Location"]) == (
+        303,
+        f"/budgets/?panel=close-{made.pk}#panel-close-{made.pk}",
+    )
+    assert "what waits for it is sent at once" in words(admin.read(asked["Location"].partition("#")[0]))
+    assert Budget.objects.get().closed_at is None
 
 
 @pytest.mark.parametrize("handle", ["operator", "reviewer", "auditor"])
@@ -390,6 +429,7 @@ def test_only_an_admin_opens_and_closes_budgets(world: World, handle: str) -> No
     person = at_the_console(world, handle)
     assert send(person, "/budgets/make/", **{**BUDGET, "currency": "USD"}).status_code == 403
     assert send(person, f"/budgets/{made.pk}/close/").status_code == 403
+    assert send(person, f"/budgets/{made.pk}/replace/", limit="5").status_code == 403
     assert list(Budget.objects.values_list("closed_at", flat=True)) == [None]
 
 
