@@ -14,6 +14,8 @@ from ledger.models import Halt, Tool
 LONGEST_REASON = 300  # characters
 RESTORE = "restore"
 """Who begins the halt of a restored database."""
+FENCE = "fence"
+"""Who pauses a tool whose sink has seen a higher token than this ledger gave."""
 
 
 def begin(*, actor: Actor, tool: str | None, reason: str, ends_in: timedelta | None = None) -> Halt:

@@ -32,8 +32,10 @@ def begin(request: HttpRequest, visitor: Visitor) -> HttpResponse:
 
 @act
 def end(request: HttpRequest, visitor: Visitor) -> HttpResponse:
-    """Ends the organisation's halt or a tool's pause."""
+    """Ends the organisation's halt or a tool's pause, once somebody has read what that means."""
     tool = request.POST.get("tool", "") or None
+    if not request.POST.get("sure") and halts.may(visitor.actor):
+        return see_other(f"{_address(tool)}?panel=resume#panel-resume")
     try:
         halts.end(actor=visitor.actor, tool=tool)
     except Refusal as refusal:

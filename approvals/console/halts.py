@@ -31,6 +31,7 @@ class Shown:
     ended_by: str
     open: bool
     of_restore: bool
+    of_fence: bool
 
     @property
     def what(self) -> str:
@@ -55,6 +56,7 @@ def shown(halts_: Iterable[Halt], *, now: datetime | None = None) -> list[Shown]
             ends_at=each.ends_at,
             ended_by=who_in_words(each.ended_by) if each.ended_by else "",
             of_restore=each.began_by == halts.RESTORE,
+            of_fence=each.began_by == halts.FENCE,
             open=now is None or each.ends_at is None or each.ends_at > now,
         )
         for each in halts_

@@ -194,7 +194,7 @@ def test_an_operator_pauses_a_tool_and_everybody_sees_who_why_and_since_when(wor
     for url in (f"/operations/{operation.order_id}/", f"/cases/{waiting.pk}/", "/operations/"):
         assert "aits: refund is paused by Olga Demo since" in words(person.read(url))
 
-    answer = send(at_the_console(world, "admin"), "/halts/end/", tool="refund")
+    answer = send(at_the_console(world, "admin"), "/halts/end/", tool="refund", sure="yes")
     assert (answer.status_code, open_halts(world)) == (303, [])
     assert list(Halt.objects.values_list("ended_by", flat=True)) == ["person:Adam Demo"]
     assert "ended by Adam Demo" in words(person.read("/tools/refund/"))
@@ -211,7 +211,7 @@ def test_an_operator_halts_the_organisation_and_ends_the_halt(world: World) -> N
     assert "The organisation is halted. Olga Demo, " in page
     assert "Waits: the organisation is halted by Olga Demo since" in page
     assert "Fire drill" in words(person.read("/metrics/"))
-    assert send(person, "/halts/end/").status_code == 303
+    assert send(person, "/halts/end/", sure="yes").status_code == 303
     assert open_halts(world) == []
     history = words(person.read("/halts/"))
     assert "Everything Fire drill Olga Demo" in history
@@ -247,7 +247,7 @@ def test_what_stands_still_already_is_not_halted_twice_and_what_goes_on_is_not_r
     world: World, tool: str
 ) -> None:
     person = at_the_console(world, "admin")
-    assert send(person, "/halts/end/", tool=tool).status_code == 409
+    assert send(person, "/halts/end/", tool=tool, sure="yes").status_code == 409
     send(at_the_console(world, "operator"), "/halts/begin/", tool=tool, reason="First")
     answer = send(person, "/halts/begin/", tool=tool, reason="Second")
     assert answer.status_code == 409
@@ -278,11 +278,33 @@ def test_a_persons_pause_takes_the_place_of_a_breakers_which_would_end_by_itself
     assert Halt.objects.get(began_by="breaker").ended_by == "person:Olga Demo"
 
 
+@pytest.mark.parametrize(("tool", "page"), [("", "/halts/"), ("refund", "/tools/refund/")])
+def test_what_stands_still_goes_on_only_after_somebody_has_read_why(
+    world: World, tool: str, page: str
+) -> None:
+    person = at_the_console(world, "operator")
+    send(person, "/halts/begin/", tool=tool, reason="First")
+    asked = send(person, "/halts/end/", tool=tool)
+    assert (asked.status_code, asked["Location"]) == (303, f"{page}?panel=resume#panel-resume")
+    told = person.read(f"{page}?panel=resume")
+    assert 'aria-labelledby="panel-resume-title" open' in told
+    assert "What was approved and waits is sent at once" in words(told)
+    assert len(open_halts(world)) == 1
+
+
+def test_a_pause_by_the_fence_is_resumed_only_past_a_warning(world: World) -> None:
+    tool = Tool.objects.get(tenant=world.tenant, name="refund")
+    halts.begin(tenant_id=world.tenant.pk, tool_id=tool.pk, by="fence", reason="Higher token")
+    assert "Run manage.py after_restore first" in words(
+        at_the_console(world, "operator").read("/tools/refund/")
+    )
+
+
 def test_a_restores_halt_is_not_ended_from_the_console(world: World) -> None:
     halts.begin(tenant_id=world.tenant.pk, tool_id=None, by="restore", reason="Restored")
     person = at_the_console(world, "operator")
     assert "after_restore --release" in words(person.read("/halts/"))
-    assert send(person, "/halts/end/").status_code == 409
+    assert send(person, "/halts/end/", sure="yes").status_code == 409
     assert len(open_halts(world)) == 1
 
 

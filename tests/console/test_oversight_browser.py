@@ -94,6 +94,7 @@ def test_a_halt_is_begun_and_ended_by_keyboard_and_on_a_phone_without_a_script(
     phone.goto("/")
     phone.locator(".more summary").click()
     phone.get_by_role("link", name="Halts", exact=True).last.click()
+    phone.get_by_role("link", name="End the halt").click()
     phone.get_by_role("button", name="End the halt").click()
     expect(phone.get_by_text("The organisation goes on")).to_be_visible()
     assert halts.open_ones(tenant_id=world.tenant.pk).count() == 0
