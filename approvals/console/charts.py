@@ -72,6 +72,8 @@ class Columns:
 
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 34.0, 760.0, 8.0, 162.0
+_FIRST_WORD, _LAST_WORD = 74.0, 728.0
+"""No word is centred further out: on a phone it would run into the scale's zero, or over the edge."""
 
 
 def columns(states: Sequence[tuple[str, Sequence[int]]], words: Sequence[str]) -> Columns:
@@ -96,7 +98,11 @@ def columns(states: Sequence[tuple[str, Sequence[int]]], words: Sequence[str]) -
             (round(_BOTTOM - number * unit, 1), round(_BOTTOM - number * unit + 4, 1), number)
             for number in range(0, top + 1, tick)
         ],
-        words=[(round(_LEFT + (index + 0.5) * step, 1), word) for index, word in enumerate(words) if word],
+        words=[
+            (round(min(max(_LEFT + (index + 0.5) * step, _FIRST_WORD), _LAST_WORD), 1), word)
+            for index, word in enumerate(words)
+            if word
+        ],
     )
 
 

@@ -1,5 +1,6 @@
 """The six measures with their triggers, what stands beside them, and the decisions they speak of."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -76,14 +77,13 @@ def _outcomes(found: Measures) -> dict[str, Any]:
     window, states = found.window, list(found.settled.items())
     begins = [found.until - window.step * (window.steps - index) for index in range(window.steps)]
     every = _EVERY[window.name]
-    names = [_begin(at, window) if index % every == 0 else "" for index, at in enumerate(begins)]
     spans = range(0, window.steps, every)
     return {
-        "chart": charts.columns(states, names),
+        "chart": charts.columns(states, words_under(begins, window)),
         "title": {"24h": "Outcomes by hour", "7d": "Outcomes by six hours", "30d": "Outcomes by day"}[
             window.name
         ],
-        "from": [names[index] for index in spans],
+        "from": [_begin(begins[index], window) for index in spans],
         "rows": [
             (
                 state,
@@ -101,8 +101,22 @@ _EVERY = {"24h": 3, "7d": 4, "30d": 5}
 
 
 def _begin(at: datetime, window: Window) -> str:
+    """When a column of the table begins: steps are counted back from now, so days begin at any time of the clock."""
     local = timezone.localtime(at)
-    return f"{local:%H:%M}" if window.name == "24h" else f"{local.day} {local:%b}"
+    return f"{local:%H:%M}" if window.name == "24h" else f"{local.day} {local:%b %H:%M}"
+
+
+def words_under(begins: Sequence[datetime], window: Window) -> list[str]:
+    """What stands under the chart: a time under a step's beginning, or a day under the first step that ends in it."""
+    every = _EVERY[window.name]
+    if window.name == "24h":
+        return [_begin(at, window) if index % every == 0 else "" for index, at in enumerate(begins)]
+    ends = [timezone.localtime(at + window.step) for at in begins]
+    if window.name == "30d":
+        named = [index % every == every - 1 for index in range(len(ends))]
+    else:
+        named = [index > 0 and at.date() != ends[index - 1].date() for index, at in enumerate(ends)]
+    return [f"{at.day} {at:%b}" if name else "" for at, name in zip(ends, named, strict=True)]
 
 
 _SPANS = ("under 5 s", "5–30 s", "30 s–2 min", "2–5 min", "5–15 min", "over 15 min")

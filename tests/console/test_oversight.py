@@ -1,13 +1,16 @@
 """Metrics, conflicts, write tools, halts and budgets: what they count, where numbers lead, and who may act."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db.models.functions import Now
 
+from approvals.console.metrics import words_under
 from approvals.models import Vote
 from ledger import budgets, control_events, halts, sweeps
+from ledger.measures import WINDOWS
 from ledger.models import Budget, ControlEvent, Halt, Sweep, Tool, ToolVersion
 from ledger.states import AttemptOutcome, BudgetSpan, ControlEventKind
 from tests import worlds
@@ -111,6 +114,40 @@ def test_the_window_stands_in_the_url_and_another_one_is_the_default(world: Worl
     for window, bars in (("24h", 24), ("7d", 28), ("30d", 30), ("nonsense", 28)):
         page = person.read("/metrics/", window=window)
         assert page.count('<th scope="col" class="num">−') == bars - 1
+
+
+@pytest.mark.parametrize(
+    ("window", "named"),
+    [
+        (
+            "7d",
+            {3: "25 Nov", 7: "26 Nov", 11: "27 Nov", 15: "28 Nov", 19: "29 Nov", 23: "30 Nov", 27: "1 Dec"},
+        ),
+        ("30d", {4: "6 Nov", 9: "11 Nov", 14: "16 Nov", 19: "21 Nov", 24: "26 Nov", 29: "1 Dec"}),
+        (
+            "24h",
+            {
+                0: "05:12",
+                3: "08:12",
+                6: "11:12",
+                9: "14:12",
+                12: "17:12",
+                15: "20:12",
+                18: "23:12",
+                21: "02:12",
+            },
+        ),
+    ],
+)
+def test_what_happened_today_stands_under_today(window: str, named: dict[int, str]) -> None:
+    chosen, until = WINDOWS[window], datetime(2026, 12, 1, 5, 12, tzinfo=UTC)
+    begins = [until - chosen.step * (chosen.steps - index) for index in range(chosen.steps)]
+    assert {index: word for index, word in enumerate(words_under(begins, chosen)) if word} == named
+
+
+def test_a_column_of_the_table_says_the_hour_it_begins_at(world: World) -> None:
+    page = words(at_the_console(world).read("/metrics/", window="7d"))
+    assert re.search(r"From( \d+ \w{3} \d\d:\d\d){7} Together", page)
 
 
 def test_approvals_too_fast_to_have_been_read_are_counted_and_opened(world: World) -> None:
