@@ -511,6 +511,11 @@ def test_a_late_look_is_told_on_every_page(world: World) -> None:
     assert "is late" not in words(at_the_console(world).read("/"))
     Sweep.objects.update(ran_at=Now() - timedelta(minutes=2))
     assert "The regular look “take over” is late." in words(at_the_console(world).read("/cases/"))
+    sweeps.note("claim", 0)
+    sweeps.note("expire", 0)
+    Sweep.objects.update(ran_at=Now() - timedelta(minutes=2))
+    page = words(at_the_console(world).read("/cases/"))
+    assert "The regular looks “claim”, “expire” and “take over” are late. The first was last made" in page
 
 
 def test_an_operation_that_was_set_aside_says_so_and_names_no_time(world: World) -> None:
