@@ -133,6 +133,8 @@ def bar_words(here: Situation, last_actor: str) -> str:
         words = _WAITS
     elif here.case.state == CaseState.APPROVED and here.wait:
         words = _WAITS_FOR
+    elif here.case.state == CaseState.EXECUTED and here.disputed:
+        words = _DISPUTED
     return words.format(
         actor=last_actor,
         agent=here.case.agent.name,
@@ -148,6 +150,8 @@ _WAITS = (
 )
 
 _WAITS_FOR = "Approved by {approvers}, which made revision {revision}. It waits: {wait}"
+
+_DISPUTED = "It has happened, and ledger and sink disagree about what came of it."
 
 _BAR_WORDS: Mapping[CaseState, str] = {
     CaseState.RETURNED: "{actor} asked for changes. It is {agent}’s turn.",

@@ -26,13 +26,15 @@ class Answer:
 class Circumstances:
     """What the answers are computed from.
 
-    ``standing``: the approval still allows a send; ``still``: a halt or a pause allows none now.
+    ``standing``: the approval still allows a send; ``still``: a halt or a pause allows none now; ``twice``: an open
+    finding says that the sink shows the effect twice.
     """
 
     known: Known
     now: datetime
     standing: bool
     still: bool = False
+    twice: bool = False
 
     @property
     def last(self) -> Attempt | None:
@@ -90,7 +92,9 @@ def what_is_known(here: Circumstances) -> Answer:
         case OperationState.NOT_STARTED:
             return Answer("Not started", _waiting(here))
         case OperationState.COMMITTED:
-            return Answer("It happened, once", _committed(here))
+            return Answer(
+                "It happened more than once" if here.twice else "It happened, once", _committed(here)
+            )
         case OperationState.FAILED_BEFORE_COMMIT:
             return Answer("It did not happen", _failed(here))
         case OperationState.STARTED if not here.known.lease_over:
@@ -128,7 +132,8 @@ def _started(here: Circumstances) -> Answer:
 def _committed(here: Circumstances) -> str:
     receipt = here.known.receipt
     reference = f" {receipt.reference}" if receipt else ""
-    return f"The receipt{reference} is stored, and every later call with this key is answered with it."
+    told = f"The receipt{reference} is stored, and every later call with this key is answered with it."
+    return f"The sink shows another effect of it. {told}" if here.twice else told
 
 
 def _failed(here: Circumstances) -> str:

@@ -136,11 +136,15 @@ def _findings(shown: Case) -> list[dict[str, str]]:
     opened = Finding.objects.filter(tenant_id=shown.tenant_id, subject=shown.pk, closed_at=None)
     return [
         {
-            "words": finding_in_words(each.kind),
-            "url": reverse("operation", args=[each.operation_id]) if each.operation_id else "",
+            "words": f"{finding_in_words(each.kind)} {_reference(each)}".rstrip(),
+            "url": f"{reverse('reconcile')}?view=findings&item={each.pk}",
         }
         for each in opened.order_by("pk")
     ]
+
+
+def _reference(finding: Finding) -> str:
+    return f"Its reference there: {finding.reference}." if finding.reference else ""
 
 
 def _related(visitor: Visitor, shown: Case) -> list[Any]:

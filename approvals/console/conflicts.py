@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 from approvals.console.entrance import Visitor, page
 from approvals.console.history import control_in_words, finding_in_words
@@ -61,7 +62,7 @@ def conflicts(request: HttpRequest, visitor: Visitor) -> HttpResponse:
 class Row:
     """One event or finding: of which kind, whose doing in words, the case it is about, if it is about one.
 
-    ``over``: a finding that is closed, and why.
+    ``over``: a finding that is closed, and why. ``url``: where a finding stands with both sides, and is settled.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Row:
     case: Case | None
     money: str = ""
     over: str = ""
+    url: str = ""
 
 
 # What the controls did.
@@ -210,6 +212,7 @@ def _finding_rows(visitor: Visitor, findings: Sequence[Finding]) -> list[Row]:
             case=cases.get(each.subject) if each.subject else None,
             money=_money(each),
             over=_over(each),
+            url=f"{reverse('reconcile')}?view=findings&item={each.pk}",
         )
         for each in findings
     ]

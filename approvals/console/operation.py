@@ -18,8 +18,8 @@ from approvals.models import Case, Proposal
 from approvals.states import CaseState
 from ledger import clock, findings, halts
 from ledger.guarantees import guarantee
-from ledger.models import ControlEvent, Operation
-from ledger.states import UNRESOLVED
+from ledger.models import ControlEvent, Finding, Operation
+from ledger.states import UNRESOLVED, FindingKind
 
 _MOST_EVENTS = 50
 
@@ -52,6 +52,7 @@ def _context(shown: Known, case: Case) -> dict[str, Any]:
         "case": case,
         "approved": _approved(case, order.approved_revision),
         "answer": what_is_known(here),
+        "twice": here.twice,
         "safe": is_it_safe(here),
         "attested_by": attested_by(words),
         "for_a_person": shown.state in UNRESOLVED and not here.held,
@@ -72,6 +73,9 @@ def circumstances(shown: Known, case: Case) -> Circumstances:
         clock.now(),
         standing=_approval_stands(shown, case),
         still=stood.reason(tenant_id=order.tenant_id, tool_id=shown.operation.tool_id) is not None,
+        twice=Finding.objects.filter(
+            tenant_id=order.tenant_id, subject=order.subject, kind=FindingKind.TWICE, closed_at=None
+        ).exists(),
     )
 
 

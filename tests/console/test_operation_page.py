@@ -7,7 +7,7 @@ import pytest
 
 from approvals.models import Case, Proposal
 from ledger.claims import Grant
-from ledger.models import Attempt, Operation, Resource
+from ledger.models import Attempt, Finding, Operation, Resource
 from ledger.states import AttemptOutcome
 from tests import worlds
 from tests.console.doors import at_the_console, words
@@ -132,6 +132,23 @@ def test_its_worker_has_been_silent(world: World) -> None:
     assert "We do not know if it happened Its worker has been silent since" in told
     assert "Safe to send again? Yes, with the same key. Until" in told
     assert 'class="badge" data-state="outcome_unknown"' in page_of(world, operation)
+
+
+def test_an_effect_that_the_sink_shows_twice_is_nowhere_said_to_be_one(world: World) -> None:
+    operation = worlds.recorded(worlds.claimed(world))
+    case = Case.objects.get(pk=operation.order.subject)
+    worlds.open_finding(world, case)
+    finding = Finding.objects.get()
+    Finding.objects.filter(pk=finding.pk).update(reference="re_second")
+
+    assert "It happened more than once The sink shows another effect of it." in answers(world, operation)
+    told = at_the_console(world).case(case)
+    for page in (words(page_of(world, operation)), words(told)):
+        assert "1 effect" not in page
+        assert "happened, once" not in page
+    assert "It has happened, and ledger and sink disagree" in words(told)
+    assert "Its reference there: re_second." in words(told)
+    assert f"/reconcile/?view=findings&amp;item={finding.pk}" in told
 
 
 def test_committed(world: World) -> None:

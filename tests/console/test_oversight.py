@@ -11,7 +11,7 @@ from approvals.console.metrics import words_under
 from approvals.models import Vote
 from ledger import budgets, control_events, halts, sweeps
 from ledger.measures import WINDOWS
-from ledger.models import Budget, ControlEvent, Halt, Sweep, Tool, ToolVersion
+from ledger.models import Budget, ControlEvent, Finding, Halt, Sweep, Tool, ToolVersion
 from ledger.states import AttemptOutcome, BudgetSpan, ControlEventKind
 from tests import worlds
 from tests.console.doors import Person, at_the_console, new_client, words
@@ -182,6 +182,10 @@ def test_conflicts_are_filtered_by_kind_source_and_action_and_open_their_case(wo
     assert "Only what fits the source “agent:nobody” is shown. Clear the filters" in nothing
     findings = words(person.read("/conflicts/", view="findings"))
     assert "Twiceopen" in findings
+    twice = Finding.objects.get(tenant=world.tenant, kind="twice")
+    link = f"/reconcile/?view=findings&item={twice.pk}"
+    assert link.replace("&", "&amp;") in person.read("/conflicts/", view="findings")
+    assert "The sink shows" in words(person.read(link))
     assert "The sink shows the effect twice." in findings
 
 
