@@ -15,6 +15,7 @@ from approvals.console.unsettled import exposure
 from approvals.errors import NotFound
 from approvals.models import Case
 from approvals.templatetags.states import words as in_plain_words
+from approvals.templatetags.times import zoned
 from ledger import clock
 from ledger.models import Finding, Operation
 from ledger.money import format_money
@@ -61,13 +62,18 @@ class Disagreement:
 
     @property
     def details(self) -> list[tuple[str, str]]:
-        """What was found to differ, (name, value); only what is written as one word or number."""
+        """What was found to differ, (name, value); only what is one word or number; when it was comes last."""
         told: Any = self.finding.detail
         pairs = told.items() if isinstance(told, dict) else ()
+        plain = {name: str(value) for name, value in pairs if isinstance(value, str | int | float)}
+        known = {self.operation.key} if self.operation else set()  # the ledger's side shows it
         return [
-            (in_plain_words(name), str(value))
-            for name, value in pairs
-            if isinstance(value, str | int | float)
+            *(
+                (in_plain_words(name), value)
+                for name, value in plain.items()
+                if name not in _WHEN and value not in known
+            ),
+            *((_WHEN[name], _moment(plain[name])) for name in _WHEN if name in plain),
         ]
 
     @property
@@ -94,6 +100,18 @@ class Disagreement:
     def age_in_words(self) -> str:
         """The same, as it is written: ``57 min``, ``1 h 12 min``."""
         return age(self.age)
+
+
+_WHEN: Mapping[str, str] = {"from": "happened from", "to": "to"}
+"""What a finding's detail bounds the effect's time with, in order."""
+
+
+def _moment(text: str) -> str:
+    """A stored moment as pages write it; what is none, as it is."""
+    try:
+        return zoned(datetime.fromisoformat(text), "seconds")
+    except ValueError:
+        return text
 
 
 def open_ones(tenant_id: UUID) -> Sequence[Finding]:

@@ -526,12 +526,15 @@ def test_a_finding_says_what_is_in_question_and_is_settled_with_a_reason(
         amount_minor=125_000,
         currency="EUR",
         seen=2,
+        key=unknown.key,
+        **{"to": "2026-11-30T10:00:31+00:00", "from": "2026-11-30T10:00:00+00:00"},
     )
     finding = Finding.objects.get()
     page = person.read(PATH, view="findings")
     told = words(page)
     for each in ("Twice: Refund", "The sink shows the effect twice.", "1,250.00 EUR", "re_2", "Seen 2"):
         assert each in told
+    assert re.search(r"Seen 2 Happened from .*10:00:00 UTC To .*10:00:31 UTC In question", told)
     assert f'href="/operations/{unknown.key}/"' in page
     url = f"{PATH}findings/{finding.pk}/close/"
     assert person.open(url).status_code == 405
