@@ -516,6 +516,7 @@ def foreign(world: World) -> Finding:
 def test_a_finding_says_what_is_in_question_and_is_settled_with_a_reason(
     world: World, person: Person, unknown: Grant
 ) -> None:
+    when: dict[str, Any] = {"to": "2026-11-30T10:00:31+00:00", "from": "2026-11-30T10:00:00+00:00"}
     findings.open_finding(
         tenant_id=world.tenant.pk,
         kind=FindingKind.TWICE,
@@ -527,7 +528,7 @@ def test_a_finding_says_what_is_in_question_and_is_settled_with_a_reason(
         currency="EUR",
         seen=2,
         key=unknown.key,
-        **{"to": "2026-11-30T10:00:31+00:00", "from": "2026-11-30T10:00:00+00:00"},
+        **when,
     )
     finding = Finding.objects.get()
     page = person.read(PATH, view="findings")
