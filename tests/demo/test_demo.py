@@ -179,6 +179,14 @@ def test_a_busy_port_is_named_with_the_variable_that_chooses_another(demo: Demo)
     assert demo.processes() == []
 
 
+def test_settings_that_cannot_be_used_are_told_in_one_line(demo: Demo) -> None:
+    refused = demo.run("demo", COUNTERSIGN_LEASE="10")
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines() == [
+        "The settings cannot be used: COUNTERSIGN_DATABASE_TIMEOUT (10 s) must be below COUNTERSIGN_LEASE (10 s)."
+    ]
+
+
 def _cases(handles: dict[str, Any], key: str) -> list[Any]:
     answer = httpx.get(
         f"{handles['base_url']}/api/v1/cases", headers={"Authorization": f"Bearer {handles[key]}"}
