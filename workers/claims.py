@@ -103,7 +103,7 @@ def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Gran
     """Claims the due operation of one resource and reserves its money in every budget that counts it, or in none.
 
     SERIALIZABLE, and retried whole. Without room, or when the retries are used up, the operation stays due and the
-    refusal is counted: nobody is told that it failed.
+    refusal is counted: nobody is told that it failed. One whose own rows make this fail is put off.
     """
     picked: list[Picked] = []
 
@@ -128,6 +128,10 @@ def claim_reserving(*, worker: str, resource_id: int, lease: float) -> list[Gran
         _refuse_for_budget(picked, full, worker)
     except Exhausted as exhausted:
         _count(picked, ControlEventKind.SERIALIZATION_EXHAUSTED, worker, sqlstate=exhausted.sqlstate)
+    except _REFUSED:
+        log.exception("the claim of resource %d was refused", resource_id)
+        for each in picked:
+            _put_off_broken(each.order_id)
     return []
 
 

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 NAME = "reconcile"
 SOURCE = "reconciliation"
-EVERY = 900.0
-"""Seconds between two passes over a tool."""
 _MOST_ABOUT = 255
 _KEY = re.compile(r"[0-9a-f]{40}", re.ASCII)
 

@@ -1,5 +1,7 @@
 """The claim: what is granted, in which order, under which token; and what is looked at again before it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +14,9 @@ from accounts.models import Agent
 from approvals.models import Case, Proposal, Revision
 from approvals.states import CaseState, Verdict
 from config.demo import seed
-from ledger import clock
-from ledger.models import Attempt, Finding, Operation, Order, Resource, Tool, ToolVersion
-from ledger.states import AttemptOutcome, ControlEventKind
+from ledger import budgets, clock
+from ledger.models import Attempt, Finding, Operation, Order, Reservation, Resource, Tool, ToolVersion
+from ledger.states import AttemptOutcome, BudgetSpan, ControlEventKind
 from tests.worlds import (
     LEASE,
     World,
@@ -434,14 +436,34 @@ def statements_of(*, most: int) -> int:
     return len(captured)
 
 
-def test_one_that_cannot_be_granted_takes_no_other_of_its_batch_along_and_is_put_off(world: World) -> None:
+def test_one_that_cannot_be_granted_is_put_off_and_keeps_no_other_from_its_claim(world: World) -> None:
     good, broken = approved(world), approved(world, "1843", target="order:2")
-    of = {"operation_id": operation(broken).order_id, "number": 1}
+    with attempts_in_the_way(broken):
+        assert [grant.subject for grant in claim()] == [good.pk]
+    assert due_at(broken) > clock.now()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_that_cannot_be_granted_is_put_off_where_a_budget_counts_it_too(world: World) -> None:
+    budgets.make(
+        tenant_id=world.tenant.pk, span=BudgetSpan.DAY, currency="EUR", limit_minor=10**9, by="person:Demo"
+    )
+    broken = approved(world)
+    with attempts_in_the_way(broken):
+        (resource_id,) = claims.claim(worker="worker-a", most=50, after=0, lease=LEASE).reserving
+        assert claims.claim_reserving(worker="worker-a", resource_id=resource_id, lease=LEASE) == []
+    assert due_at(broken) > clock.now()
+    assert not Reservation.objects.exists()
+
+
+@contextmanager
+def attempts_in_the_way(case: Case) -> Iterator[None]:
+    """As no statement of ours leaves it: the row of the next attempt is there already."""
+    of = {"operation_id": operation(case).order_id, "number": 1}
     with triggers_off():
         Attempt.objects.create(
             **of, token=10**6, worker="w", started_at=Now(), ended_at=Now(), outcome=AttemptOutcome.BUSY
         )
-    assert [grant.subject for grant in claim()] == [good.pk]
-    assert due_at(broken) > clock.now()
+    yield
     with triggers_off():
         Attempt.objects.filter(**of).delete()
