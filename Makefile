@@ -87,7 +87,7 @@ clean: ## throw away what was installed and cached; the demo's data stays
 # What others would use instead has packages of its own, and must not move ours.
 .venv-bench/whole: $(BENCH) | .venv/base
 	@rm -rf .venv-bench && $(RUN) -m venv .venv-bench
-	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input --no-compile --require-hashes -r $(BENCH)
+	@.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --no-input --require-hashes -r $(BENCH)
 	@touch $@
 
 # `.venv/whole` is missing while packages are being installed. After an installation that was cut short,
@@ -98,6 +98,7 @@ ifneq ($(shell $(SOUND) && echo sound),sound)
 .venv/base: always
 endif
 
+# Packages are compiled here, once: where Python may write no bytecode, every process of a demo or a test would do it again.
 define install
 	set -e; \
 	if ! { $(SOUND); }; then \
@@ -107,6 +108,6 @@ define install
 		rm -rf .venv; "$(PYTHON)" -m venv .venv; \
 	fi; \
 	rm -f .venv/whole; \
-	$(RUN) -m pip install -qq --disable-pip-version-check --no-input --no-compile --require-hashes $(1); \
+	$(RUN) -m pip install -qq --disable-pip-version-check --no-input --require-hashes $(1); \
 	touch .venv/whole $@
 endef
