@@ -3,6 +3,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# A demo and the tests start dozens of processes: what one has compiled, the next need not. `make clean` takes it away.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The first of these that is 3.11 or newer and can make virtual environments; or say PYTHON=…
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -98,7 +100,6 @@ ifneq ($(shell $(SOUND) && echo sound),sound)
 .venv/base: always
 endif
 
-# Packages are compiled here, once: where Python may write no bytecode, every process of a demo or a test would do it again.
 define install
 	set -e; \
 	if ! { $(SOUND); }; then \
